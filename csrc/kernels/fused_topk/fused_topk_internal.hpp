@@ -1,0 +1,107 @@
+// Pieces shared by the certified search and the exact pass.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "core/thread_pool.hpp"
+#include "kernels/fused_topk/fused_topk.hpp"
+#include "kernels/fused_topk/fused_topk_kernels.hpp"
+
+namespace riemem::fused {
+
+struct Pair {
+    double cos;
+    double rie;
+};
+
+// Below this many bytes of rows a second thread costs more than it brings.
+constexpr std::size_t kSerialBytes = std::size_t{1} << 20;
+
+inline std::size_t threads_for(const FusedPoints& points) {
+    const std::size_t bytes = points.rows.rows * points.rows.cols * sizeof(float);
+    return bytes < kSerialBytes ? 1 : num_threads();
+}
+
+inline std::size_t block_count(std::size_t rows) { return (rows + kBlockRows - 1) / kBlockRows; }
+
+inline std::size_t block_size(std::size_t rows, std::size_t block) {
+    return std::min(kBlockRows, rows - block * kBlockRows);
+}
+
+inline const std::uint8_t* query_mask(const FusedOptions& options, std::size_t query,
+                                      std::size_t rows) {
+    if (options.mask == nullptr || !options.mask_per_query) return options.mask;
+    return options.mask + query * rows;
+}
+
+inline std::size_t rows_passing(const std::uint8_t* mask, std::size_t rows) {
+    if (mask == nullptr) return rows;
+    return static_cast<std::size_t>(
+        std::count_if(mask, mask + rows, [](std::uint8_t m) { return m != 0; }));
+}
+
+// One query, padded with zeros so that kernels may read whole vectors.
+struct PaddedQuery {
+    std::vector<double> q, w;
+    double offset, bias;
+
+    PaddedQuery(const FusedQueries& queries, std::size_t index, std::size_t d)
+        : q((d + 7) / 8 * 8),
+          w((d + 7) / 8 * 8),
+          offset(queries.offset[index]),
+          bias(queries.bias[index]) {
+        std::copy_n(queries.q + index * d, d, q.begin());
+        std::copy_n(queries.w + index * d, d, w.begin());
+    }
+};
+
+// The defining evaluation of one row: float64, canonical dot products, this order of operations.
+inline Pair evaluate(const FusedTopkKernels& kernels, const FusedPoints& points,
+                     const PaddedQuery& query, std::size_t row) {
+    double dot[2];
+    kernels.dot_pair(points.rows.row(row), query.q.data(), query.w.data(), points.rows.cols, dot);
+    const double scale = points.row_scale == nullptr ? 1.0 : points.row_scale[row];
+    const double bias = points.row_bias == nullptr ? 0.0 : points.row_bias[row];
+    return {dot[0] * points.inv_norm[row], ((scale * (dot[1] + query.offset)) + bias) + query.bias};
+}
+
+// norm() for one of the two scores of one query.
+struct Normaliser {
+    double low = 0.0;    // minimum, or mean
+    double width = 1.0;  // range, or standard deviation; 0 = no spread
+
+    double operator()(double x) const { return width > 0.0 ? (x - low) / width : 0.0; }
+};
+
+struct Fusion {
+    double cosine_weight = 0.0;
+    Normaliser cos, rie;
+
+    double operator()(Pair p) const {
+        return cosine_weight * cos(p.cos) + (1.0 - cosine_weight) * rie(p.rie);
+    }
+};
+
+struct Scored {
+    double score;
+    std::int64_t row;
+};
+
+// The total order of results: higher score, then lower row.
+inline bool ranks_before(const Scored& a, const Scored& b) {
+    return a.score > b.score || (a.score == b.score && a.row < b.row);
+}
+
+// Sorts the best into place and writes row `query` of the result.
+void write_result(std::vector<Scored>& scored, std::size_t query, std::size_t k,
+                  FusedTopkResult& result);
+
+// Exact top k of the queries in [begin, end) by evaluating every row in float64.
+void exact_topk(const FusedPoints& points, const FusedQueries& queries, const FusedOptions& options,
+                std::size_t begin, std::size_t end, std::size_t k, FusedTopkResult& result);
+
+}  // namespace riemem::fused

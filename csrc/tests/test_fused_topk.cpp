@@ -1,0 +1,263 @@
+// Every instruction set against the scalar one: odd sizes, misaligned rows, guard pages and bytes.
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "check.hpp"
+#include "core/thread_pool.hpp"
+#include "guarded.hpp"
+#include "kernels/fused_topk/fused_topk.hpp"
+#include "kernels/fused_topk/fused_topk_kernels.hpp"
+
+using namespace riemem;
+
+namespace {
+
+const std::vector<std::size_t> kDims = {1,  2,  3,  4,  5,  7,  8,   9,   15,  16,  17,  31, 32,
+                                        33, 47, 63, 64, 65, 96, 100, 127, 128, 129, 257, 384};
+
+std::vector<float> random_floats(std::size_t n, unsigned seed) {
+    std::mt19937 generator(seed);
+    std::normal_distribution<float> normal;
+    std::vector<float> values(n);
+    for (float& v : values) v = normal(generator);
+    return values;
+}
+
+// Rows that end at a guard page and start `shift` floats off any alignment.
+struct Rows {
+    test::Guarded<float> memory;
+    std::size_t n, d, stride;
+
+    Rows(std::size_t rows, std::size_t dim, std::size_t gap, unsigned seed)
+        : memory((rows - 1) * (dim + gap) + dim), n(rows), d(dim), stride(dim + gap) {
+        const std::vector<float> values = random_floats(memory.size(), seed);
+        std::memcpy(memory.data(), values.data(), values.size() * sizeof(float));
+    }
+    MatrixView<const float> view() const {
+        return {memory.data(), n, d, static_cast<std::ptrdiff_t>(stride)};
+    }
+};
+
+bool same_bits(double a, double b) { return std::memcmp(&a, &b, sizeof(a)) == 0; }
+
+struct Problem {
+    Rows rows;
+    std::size_t queries;
+    std::vector<double> inv_norm, scale, bias, q, w, offset, query_bias;
+
+    Problem(std::size_t n, std::size_t d, std::size_t count, unsigned seed)
+        : rows(n, d, seed % 3, seed), queries(count) {
+        inv_norm.resize(n);
+        CHECK(row_norms(rows.view(), Isa::scalar, inv_norm.data()) == -1);
+        for (double& v : inv_norm) v = v > 0.0 ? 1.0 / v : 0.0;
+        std::mt19937 generator(seed + 1);
+        std::normal_distribution<double> normal;
+        auto fill = [&](std::vector<double>& v, std::size_t size) {
+            v.resize(size);
+            for (double& x : v) x = normal(generator);
+        };
+        fill(scale, n);
+        fill(bias, n);
+        fill(q, count * d);
+        fill(w, count * d);
+        fill(offset, count);
+        fill(query_bias, count);
+        for (double& s : scale) s = std::abs(s);
+        for (std::size_t b = 0; b < count; ++b) {
+            double norm = 0.0;
+            for (std::size_t t = 0; t < d; ++t) norm += q[b * d + t] * q[b * d + t];
+            for (std::size_t t = 0; t < d; ++t) q[b * d + t] /= std::sqrt(norm);
+        }
+    }
+
+    FusedPoints points() const { return {rows.view(), inv_norm.data(), scale.data(), bias.data()}; }
+    FusedQueries all() const {
+        return {q.data(), w.data(), offset.data(), query_bias.data(), queries};
+    }
+};
+
+struct Answer {
+    std::vector<std::int64_t> indices, counts;
+    std::vector<double> scores;
+    bool operator==(const Answer& other) const {
+        return indices == other.indices && counts == other.counts &&
+               std::memcmp(scores.data(), other.scores.data(), scores.size() * sizeof(double)) == 0;
+    }
+};
+
+// The answer, with guard values around each output checked for being untouched.
+Answer search(const Problem& problem, const FusedOptions& options, std::size_t k) {
+    constexpr std::size_t kGuard = 16;
+    const std::size_t size = problem.queries * k;
+    std::vector<std::int64_t> indices(size + 2 * kGuard, 77),
+        counts(problem.queries + 2 * kGuard, 77);
+    std::vector<double> scores(size + 2 * kGuard, 77.0);
+    FusedTopkResult result{indices.data() + kGuard, scores.data() + kGuard, counts.data() + kGuard};
+    fused_topk(problem.points(), problem.all(), options, k, result);
+    for (std::size_t g = 0; g < kGuard; ++g) {
+        CHECK(indices[g] == 77 && indices[kGuard + size + g] == 77);
+        CHECK(scores[g] == 77.0 && scores[kGuard + size + g] == 77.0);
+        CHECK(counts[g] == 77 && counts[kGuard + problem.queries + g] == 77);
+    }
+    return {{indices.begin() + kGuard, indices.end() - kGuard},
+            {counts.begin() + kGuard, counts.end() - kGuard},
+            {scores.begin() + kGuard, scores.end() - kGuard}};
+}
+
+}  // namespace
+
+RIEMEM_TEST(float64_kernels_give_the_same_bits_on_every_isa) {
+    const FusedTopkKernels& scalar = fused_topk_kernels(Isa::scalar);
+    for (Isa isa : available_isas()) {
+        const FusedTopkKernels& kernels = fused_topk_kernels(isa);
+        for (std::size_t d : kDims) {
+            const Rows rows(3, d, 1, static_cast<unsigned>(d));
+            std::vector<double> q((d + 7) / 8 * 8, 0.0), w(q.size(), 0.0);
+            for (std::size_t t = 0; t < d; ++t) {
+                q[t] = std::sin(static_cast<double>(t));
+                w[t] = std::cos(static_cast<double>(t)) * 1e3;
+            }
+            for (std::size_t i = 0; i < 3; ++i) {
+                double want[2], got[2];
+                scalar.dot_pair(rows.view().row(i), q.data(), w.data(), d, want);
+                kernels.dot_pair(rows.view().row(i), q.data(), w.data(), d, got);
+                CHECK(same_bits(want[0], got[0]) && same_bits(want[1], got[1]));
+                CHECK(same_bits(scalar.square_norm(rows.view().row(i), d),
+                                kernels.square_norm(rows.view().row(i), d)));
+            }
+        }
+    }
+}
+
+RIEMEM_TEST(quadratic_rows_do_not_depend_on_isa_or_position) {
+    for (std::size_t d : {1u, 5u, 33u, 70u}) {
+        const Rows rows(11, d, 2, 5);
+        const std::size_t rank = d;
+        std::vector<double> mean(d, 0.25), whitening(d * rank);
+        for (std::size_t i = 0; i < whitening.size(); ++i) {
+            whitening[i] = std::sin(static_cast<double>(3 * i + 1));
+        }
+        std::vector<double> want(11), got(11);
+        quadratic_rows(rows.view(), mean.data(), whitening.data(), rank, Isa::scalar, want.data());
+        for (Isa isa : available_isas()) {
+            quadratic_rows(rows.view(), mean.data(), whitening.data(), rank, isa, got.data());
+            for (std::size_t i = 0; i < 11; ++i) CHECK(same_bits(want[i], got[i]));
+            for (std::size_t i = 0; i < 11; ++i) {
+                double alone = -1.0;
+                const MatrixView<const float> one{rows.view().row(i), 1, d, 0};
+                quadratic_rows(one, mean.data(), whitening.data(), rank, isa, &alone);
+                CHECK(same_bits(alone, want[i]));
+            }
+        }
+        double direct = 0.0;
+        for (std::size_t j = 0; j < rank; ++j) {
+            double projection = 0.0;
+            for (std::size_t t = 0; t < d; ++t) {
+                projection += (static_cast<double>(rows.view().row(4)[t]) - mean[t]) *
+                              whitening[t * rank + j];
+            }
+            direct += projection * projection;
+        }
+        CHECK(std::abs(direct - want[4]) <= 1e-12 * direct);
+    }
+}
+
+RIEMEM_TEST(float32_scores_stay_inside_their_bound) {
+    for (Isa isa : available_isas()) {
+        const FusedTopkKernels& kernels = fused_topk_kernels(isa);
+        for (std::size_t d : kDims) {
+            const std::size_t n = 2 * kernels.lanes + 5;
+            const Rows rows(n, d, 1, static_cast<unsigned>(7 * d));
+            const std::size_t padded = (d + 63) / 64 * 64;
+            std::vector<float> q(padded, 0.0f), w(padded, 0.0f);
+            std::vector<float> panel(d * 2 * kernels.lanes), offsets(kMostLanes, 0.5f);
+            const std::vector<float> values = random_floats(2 * d, 3);
+            for (std::size_t t = 0; t < d; ++t) {
+                q[t] = values[t];
+                w[t] = values[d + t];
+                for (std::size_t l = 0; l < kernels.lanes; ++l) {
+                    panel[t * 2 * kernels.lanes + l] = q[t];
+                    panel[t * 2 * kernels.lanes + kernels.lanes + l] = w[t];
+                }
+            }
+            const std::vector<float> ones(n, 1.0f), zeros(n, 0.0f);
+            const BlockTerms terms{ones.data(), ones.data(), zeros.data()};
+            test::Guarded<float> cos(n), rie(n), tile(n * 2 * kernels.lanes);
+            kernels.score_single(rows.view().data, rows.view().row_stride, n, d, q.data(), w.data(),
+                                 0.5f, terms, cos.data(), rie.data());
+            kernels.score_panel(rows.view().data, rows.view().row_stride, n, d, panel.data(),
+                                offsets.data(), terms, tile.data());
+            for (std::size_t i = 0; i < n; ++i) {
+                double exact_q = 0.0, exact_w = 0.0, size_q = 0.0, size_w = 0.0;
+                for (std::size_t t = 0; t < d; ++t) {
+                    const auto x = static_cast<double>(rows.view().row(i)[t]);
+                    exact_q += x * static_cast<double>(q[t]);
+                    exact_w += x * static_cast<double>(w[t]);
+                    size_q += std::abs(x * static_cast<double>(q[t]));
+                    size_w += std::abs(x * static_cast<double>(w[t]));
+                }
+                exact_w += 0.5;
+                const double unit = 0x1p-24 * 1.01;
+                const double single = unit * static_cast<double>(kernels.single_roundings(d) + 3);
+                const double wide = unit * static_cast<double>(kernels.panel_roundings(d) + 3);
+                CHECK(std::abs(static_cast<double>(cos[i]) - exact_q) <= single * size_q);
+                CHECK(std::abs(static_cast<double>(rie[i]) - exact_w) <= single * (size_w + 0.5));
+                for (std::size_t l = 0; l < kernels.lanes; ++l) {
+                    const float* row = tile.data() + i * 2 * kernels.lanes;
+                    CHECK(std::abs(static_cast<double>(row[l]) - exact_q) <= wide * size_q);
+                    CHECK(std::abs(static_cast<double>(row[kernels.lanes + l]) - exact_w) <=
+                          wide * (size_w + 0.5));
+                }
+            }
+        }
+    }
+}
+
+RIEMEM_TEST(search_equals_the_scalar_exact_pass) {
+    unsigned seed = 11;
+    for (std::size_t n : {1u, 2u, 63u, 65u, 255u, 257u, 1000u, 5000u}) {
+        for (std::size_t d : {1u, 3u, 16u, 33u, 65u}) {
+            for (std::size_t queries : {1u, 3u, 4u, 17u}) {
+                const Problem problem(n, d, queries, ++seed);
+                const std::size_t k = std::min<std::size_t>(n, 5);
+                FusedOptions options;
+                options.cosine_weight = static_cast<double>(seed % 5) / 4.0;
+                options.norm = seed % 4 == 0 ? Norm::none : Norm::minmax;
+                std::vector<std::uint8_t> mask(n, 1);
+                for (std::size_t i = 0; i < n; i += 3) mask[i] = 0;
+                if (seed % 2 == 0) options.mask = mask.data();
+                options.isa = Isa::scalar;
+                // k above n / 4 takes the pass that evaluates every row: the oracle.
+                const std::size_t whole = n;
+                const Answer oracle = search(problem, options, whole);
+                for (Isa isa : available_isas()) {
+                    options.isa = isa;
+                    for (std::size_t threads : {1u, 3u}) {
+                        set_num_threads(threads);
+                        const Answer answer = search(problem, options, k);
+                        for (std::size_t b = 0; b < queries; ++b) {
+                            for (std::size_t j = 0; j < k; ++j) {
+                                CHECK(answer.indices[b * k + j] == oracle.indices[b * whole + j]);
+                                CHECK(same_bits(answer.scores[b * k + j],
+                                                oracle.scores[b * whole + j]) ||
+                                      answer.indices[b * k + j] == -1);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+RIEMEM_TEST(not_finite_rows_are_found_by_number) {
+    Rows rows(600, 9, 1, 3);
+    rows.memory[500 * 10 + 8] = std::numeric_limits<float>::infinity();
+    rows.memory[300 * 10 + 2] = std::numeric_limits<float>::quiet_NaN();
+    std::vector<double> norms(600);
+    for (Isa isa : available_isas()) CHECK(row_norms(rows.view(), isa, norms.data()) == 300);
+    CHECK(std::isfinite(norms[299]));
+}
