@@ -1,10 +1,13 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "bindings/bindings.hpp"
 #include "kernels/fused_topk/fused_topk.hpp"
+#include "kernels/quantize/quantize.hpp"
 
 namespace riemem {
 namespace {
@@ -12,21 +15,102 @@ namespace {
 using OptionalVector = std::optional<Array<double>>;
 using OptionalMask = std::optional<Array<bool>>;
 
-// The arrays of one call, checked, with the arrays themselves kept alive by the caller.
+template <typename T>
+const T* optional_vector(const std::optional<Array<T>>& array, std::size_t size, const char* name) {
+    return array ? vector_of(*array, size, name) : nullptr;
+}
+
+// PreparedPoints and the arrays it points into.
+class Points {
+ public:
+    static std::unique_ptr<Points> make(const py::array_t<float>& rows,
+                                        const Array<double>& inv_norms,
+                                        const OptionalVector& row_scale,
+                                        const OptionalVector& row_bias,
+                                        const std::optional<Array<std::int32_t>>& twin) {
+        FusedPoints points;
+        points.rows = float_rows(rows, "rows");
+        set_terms(points, inv_norms, row_scale, row_bias, twin);
+        return wrap(points, py::make_tuple(rows, inv_norms, row_scale, row_bias, twin));
+    }
+
+    static std::unique_ptr<Points> make_int8(
+        const py::array_t<float>& rows, const Array<double>& inv_norms,
+        const OptionalVector& row_scale, const OptionalVector& row_bias,
+        const std::optional<Array<std::int32_t>>& twin, const Array<std::uint8_t>& tiles,
+        const Array<float>& tile_scale, const Array<float>& residual) {
+        FusedPoints points;
+        points.rows = float_rows(rows, "rows");
+        set_terms(points, inv_norms, row_scale, row_bias, twin);
+        const std::size_t n = points.rows.rows;
+        points.storage = ScanStorage::int8;
+        points.tile_scale = vector_of(tile_scale, n, "tile_scale");
+        points.residual = vector_of(residual, n, "residual");
+        points.tiles = vector_of(
+            tiles, (n + kTileRows64 - 1) / kTileRows64 * int8_tile_bytes(points.rows.cols),
+            "tiles");
+        return wrap(points, py::make_tuple(rows, inv_norms, row_scale, row_bias, twin, tiles,
+                                           tile_scale, residual));
+    }
+
+    static std::unique_ptr<Points> make_bfloat16(const Array<std::uint16_t>& high,
+                                                 const Array<std::int16_t>& low,
+                                                 const Array<double>& inv_norms,
+                                                 const OptionalVector& row_scale,
+                                                 const OptionalVector& row_bias,
+                                                 const std::optional<Array<std::int32_t>>& twin,
+                                                 const Array<float>& residual) {
+        if (high.ndim() != 2) throw InvalidArgument("high: expected a 2-d array");
+        FusedPoints points;
+        const auto n = static_cast<std::size_t>(high.shape(0));
+        const auto d = static_cast<std::size_t>(high.shape(1));
+        points.rows = {nullptr, n, d, static_cast<std::ptrdiff_t>(d)};
+        points.storage = ScanStorage::bfloat16;
+        points.high = high.data();
+        points.low = matrix_of(low, n, d, "low");
+        points.residual = vector_of(residual, n, "residual");
+        set_terms(points, inv_norms, row_scale, row_bias, twin);
+        return wrap(points,
+                    py::make_tuple(high, low, inv_norms, row_scale, row_bias, twin, residual));
+    }
+
+    const PreparedPoints& prepared() const { return prepared_; }
+
+ private:
+    Points(const FusedPoints& points, py::tuple arrays)
+        : prepared_(points), arrays_(std::move(arrays)) {}
+
+    static std::unique_ptr<Points> wrap(const FusedPoints& points, py::tuple arrays) {
+        return std::unique_ptr<Points>(new Points(points, std::move(arrays)));
+    }
+
+    static void set_terms(FusedPoints& points, const Array<double>& inv_norms,
+                          const OptionalVector& row_scale, const OptionalVector& row_bias,
+                          const std::optional<Array<std::int32_t>>& twin) {
+        const std::size_t n = points.rows.rows;
+        points.inv_norm = vector_of(inv_norms, n, "inv_norms");
+        points.row_scale = optional_vector(row_scale, n, "row_scale");
+        points.row_bias = optional_vector(row_bias, n, "row_bias");
+        points.twin = optional_vector(twin, n, "twin");
+        for (std::size_t i = 0; points.twin != nullptr && i < n; ++i) {
+            if (points.twin[i] >= static_cast<std::int64_t>(n)) {
+                throw InvalidArgument("twin: expected row numbers below " + std::to_string(n));
+            }
+        }
+    }
+
+    PreparedPoints prepared_;
+    py::tuple arrays_;
+};
+
+// The queries and options of one call, checked; the arrays are kept alive by the caller.
 struct Call {
-    FusedPoints points;
     FusedQueries queries;
     FusedOptions options;
 
-    Call(const py::array_t<float>& rows, const Array<double>& inv_norms,
-         const OptionalVector& row_scale, const OptionalVector& row_bias, const Array<double>& q,
-         const Array<double>& w, const Array<double>& offsets, const Array<double>& query_bias,
-         double cosine_weight, int norm, const OptionalMask& mask, const std::string& isa) {
-        points.rows = float_rows(rows, "rows");
-        const std::size_t n = points.rows.rows;
-        points.inv_norm = vector_of(inv_norms, n, "inv_norms");
-        if (row_scale) points.row_scale = vector_of(*row_scale, n, "row_scale");
-        if (row_bias) points.row_bias = vector_of(*row_bias, n, "row_bias");
+    Call(const FusedPoints& points, const Array<double>& q, const Array<double>& w,
+         const Array<double>& offsets, const Array<double>& query_bias, double cosine_weight,
+         int norm, const OptionalMask& mask, const std::string& isa) {
         if (q.ndim() != 2) throw InvalidArgument("q: expected a 2-d array");
         queries.count = static_cast<std::size_t>(q.shape(0));
         queries.q = matrix_of(q, queries.count, points.rows.cols, "q");
@@ -41,6 +125,7 @@ struct Call {
         options.norm = static_cast<Norm>(norm);
         options.isa = resolve_isa(isa);
         if (mask) {
+            const std::size_t n = points.rows.rows;
             options.mask_per_query = mask->ndim() == 2;
             const bool* passes = options.mask_per_query ? matrix_of(*mask, queries.count, n, "mask")
                                                         : vector_of(*mask, n, "mask");
@@ -49,14 +134,12 @@ struct Call {
     }
 };
 
-py::tuple topk(const py::array_t<float>& rows, const Array<double>& inv_norms,
-               const OptionalVector& row_scale, const OptionalVector& row_bias,
-               const Array<double>& q, const Array<double>& w, const Array<double>& offsets,
-               const Array<double>& query_bias, double cosine_weight, int norm,
-               const OptionalMask& mask, std::size_t k, const std::string& isa) {
-    const Call call(rows, inv_norms, row_scale, row_bias, q, w, offsets, query_bias, cosine_weight,
-                    norm, mask, isa);
-    k = std::min(k, call.points.rows.rows);
+py::tuple topk(const Points& points, const Array<double>& q, const Array<double>& w,
+               const Array<double>& offsets, const Array<double>& query_bias, double cosine_weight,
+               int norm, const OptionalMask& mask, std::size_t k, const std::string& isa) {
+    const Call call(points.prepared().points, q, w, offsets, query_bias, cosine_weight, norm, mask,
+                    isa);
+    k = std::min(k, points.prepared().points.rows.rows);
     const auto count = static_cast<py::ssize_t>(call.queries.count);
     const auto width = static_cast<py::ssize_t>(k);
     Array<std::int64_t> indices({count, width});
@@ -65,30 +148,30 @@ py::tuple topk(const py::array_t<float>& rows, const Array<double>& inv_norms,
     FusedTopkResult result{indices.mutable_data(), scores.mutable_data(), counts.mutable_data()};
     {
         const py::gil_scoped_release release;
-        fused_topk(call.points, call.queries, call.options, k, result);
+        fused_topk(points.prepared(), call.queries, call.options, k, result);
     }
     return py::make_tuple(indices, scores, counts, result.exact_rows);
 }
 
 template <typename T>
-void scores(const py::array_t<float>& rows, const Array<double>& inv_norms,
-            const OptionalVector& row_scale, const OptionalVector& row_bias, const Array<double>& q,
-            const Array<double>& w, const Array<double>& offsets, const Array<double>& query_bias,
-            double cosine_weight, int norm, const OptionalMask& mask, const std::string& isa,
-            py::array_t<T> out) {
-    const Call call(rows, inv_norms, row_scale, row_bias, q, w, offsets, query_bias, cosine_weight,
-                    norm, mask, isa);
+void scores(const Points& points, const Array<double>& q, const Array<double>& w,
+            const Array<double>& offsets, const Array<double>& query_bias, double cosine_weight,
+            int norm, const OptionalMask& mask, const std::string& isa, py::array_t<T> out) {
+    const Call call(points.prepared().points, q, w, offsets, query_bias, cosine_weight, norm, mask,
+                    isa);
+    const std::size_t n = points.prepared().points.rows.rows;
+    const auto item = static_cast<py::ssize_t>(sizeof(T));
     if (out.ndim() != 2 || static_cast<std::size_t>(out.shape(0)) != call.queries.count ||
-        static_cast<std::size_t>(out.shape(1)) != call.points.rows.rows ||
-        (out.shape(1) > 1 && out.strides(1) != static_cast<py::ssize_t>(sizeof(T))) ||
-        (out.shape(0) > 1 && out.strides(0) % static_cast<py::ssize_t>(sizeof(T)) != 0)) {
+        static_cast<std::size_t>(out.shape(1)) != n ||
+        (out.shape(1) > 1 && out.strides(1) != item) ||
+        (out.shape(0) > 1 && out.strides(0) % item != 0)) {
         throw InvalidArgument("out: expected shape (B, N) with unit inner stride");
     }
-    const MatrixView<T> view{out.mutable_data(), call.queries.count, call.points.rows.rows,
-                             out.shape(0) > 1 ? out.strides(0) / static_cast<py::ssize_t>(sizeof(T))
-                                              : static_cast<py::ssize_t>(call.points.rows.rows)};
+    const py::ssize_t stride =
+        out.shape(0) > 1 ? out.strides(0) / item : static_cast<py::ssize_t>(n);
+    const MatrixView<T> view{out.mutable_data(), call.queries.count, n, stride};
     const py::gil_scoped_release release;
-    fused_scores(call.points, call.queries, call.options, view);
+    fused_scores(points.prepared().points, call.queries, call.options, view);
 }
 
 py::tuple row_stats(const py::array_t<float>& rows, const std::string& isa) {
@@ -127,21 +210,59 @@ Array<double> quadratic(const py::array_t<float>& rows, const Array<double>& mea
 void bind_fused_topk(py::module_& module) {
     using py::arg;
     const auto rows = arg("rows").noconvert();
-    const auto out = arg("out").noconvert();
-    module.def("fused_topk", &topk, rows, arg("inv_norms").noconvert(),
-               arg("row_scale").noconvert().none(true), arg("row_bias").noconvert().none(true),
-               arg("q").noconvert(), arg("w").noconvert(), arg("offsets").noconvert(),
-               arg("query_bias").noconvert(), arg("cosine_weight"), arg("norm"),
-               arg("mask").noconvert().none(true), arg("k"), arg("isa") = "auto");
+    const auto inv_norms = arg("inv_norms").noconvert();
+    const auto row_scale = arg("row_scale").noconvert().none(true);
+    const auto row_bias = arg("row_bias").noconvert().none(true);
+    const auto twin = arg("twin").noconvert().none(true);
+    const auto q = arg("q").noconvert();
+    const auto w = arg("w").noconvert();
+    const auto offsets = arg("offsets").noconvert();
+    const auto query_bias = arg("query_bias").noconvert();
+    const auto mask = arg("mask").noconvert().none(true);
+    py::class_<Points>(module, "Points")
+        .def_static("float32", &Points::make, rows, inv_norms, row_scale, row_bias, twin)
+        .def_static("int8", &Points::make_int8, rows, inv_norms, row_scale, row_bias, twin,
+                    arg("tiles").noconvert(), arg("tile_scale").noconvert(),
+                    arg("residual").noconvert())
+        .def_static("bfloat16", &Points::make_bfloat16, arg("high").noconvert(),
+                    arg("low").noconvert(), inv_norms, row_scale, row_bias, twin,
+                    arg("residual").noconvert())
+        .def_property_readonly("unbounded_rows",
+                               [](const Points& self) { return self.prepared().unbounded_rows(); })
+        .def("topk", &topk, q, w, offsets, query_bias, arg("cosine_weight"), arg("norm"), mask,
+             arg("k"), arg("isa") = "auto")
+        .def("scores", &scores<float>, q, w, offsets, query_bias, arg("cosine_weight"), arg("norm"),
+             mask, arg("isa"), arg("out").noconvert())
+        .def("scores", &scores<double>, q, w, offsets, query_bias, arg("cosine_weight"),
+             arg("norm"), mask, arg("isa"), arg("out").noconvert());
+    // Until every caller keeps its Points.
+    module.def(
+        "fused_topk",
+        [](const py::array_t<float>& r, const Array<double>& inv, const OptionalVector& scale,
+           const OptionalVector& bias, const Array<double>& qs, const Array<double>& ws,
+           const Array<double>& offs, const Array<double>& qb, double weight, int norm,
+           const OptionalMask& m, std::size_t k, const std::string& isa) {
+            return topk(*Points::make(r, inv, scale, bias, std::nullopt), qs, ws, offs, qb, weight,
+                        norm, m, k, isa);
+        },
+        rows, inv_norms, row_scale, row_bias, q, w, offsets, query_bias, arg("cosine_weight"),
+        arg("norm"), mask, arg("k"), arg("isa") = "auto");
     const auto bind_scores = [&](auto function) {
-        module.def("fused_scores", function, rows, arg("inv_norms").noconvert(),
-                   arg("row_scale").noconvert().none(true), arg("row_bias").noconvert().none(true),
-                   arg("q").noconvert(), arg("w").noconvert(), arg("offsets").noconvert(),
-                   arg("query_bias").noconvert(), arg("cosine_weight"), arg("norm"),
-                   arg("mask").noconvert().none(true), arg("isa"), out);
+        module.def(
+            "fused_scores",
+            [function](const py::array_t<float>& r, const Array<double>& inv,
+                       const OptionalVector& scale, const OptionalVector& bias,
+                       const Array<double>& qs, const Array<double>& ws, const Array<double>& offs,
+                       const Array<double>& qb, double weight, int norm, const OptionalMask& m,
+                       const std::string& isa, decltype(function) out) {
+                scores(*Points::make(r, inv, scale, bias, std::nullopt), qs, ws, offs, qb, weight,
+                       norm, m, isa, out);
+            },
+            rows, inv_norms, row_scale, row_bias, q, w, offsets, query_bias, arg("cosine_weight"),
+            arg("norm"), mask, arg("isa"), arg("out").noconvert());
     };
-    bind_scores(&scores<float>);
-    bind_scores(&scores<double>);
+    bind_scores(py::array_t<float>());
+    bind_scores(py::array_t<double>());
     module.def("row_stats", &row_stats, rows, arg("isa") = "auto");
     module.def("quadratic_rows", &quadratic, rows, arg("mean").noconvert(),
                arg("whitening").noconvert(), arg("isa") = "auto");

@@ -25,4 +25,5 @@ PYBIND11_MODULE(_core, module) {
     });
     riemem::bind_core(module);
     riemem::bind_fused_topk(module);
+    riemem::bind_quantize(module);
 }

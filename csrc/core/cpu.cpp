@@ -98,6 +98,14 @@ Isa active_isa() {
     return chosen;
 }
 
+bool has_avx512_vnni() {
+#if defined(RIEMEM_HAVE_AVX512_VNNI)
+    return __builtin_cpu_supports("avx512vnni");
+#else
+    return false;
+#endif
+}
+
 Isa resolve_isa(std::string_view name) {
     return name == "auto" ? active_isa() : require_available(name, "backend");
 }

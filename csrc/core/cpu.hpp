@@ -21,6 +21,9 @@ std::vector<Isa> available_isas();
 // name that is unknown or cannot run here. Decided at the first call and kept.
 Isa active_isa();
 
+// Whether the processor multiplies and adds bytes in one AVX-512 instruction.
+bool has_avx512_vnni();
+
 // "auto" is active_isa(); any other name must be available.
 Isa resolve_isa(std::string_view name);
 

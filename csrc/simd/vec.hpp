@@ -32,11 +32,36 @@ RIEMEM_INLINE VecF load_first(const float* p, std::size_t n) {
 RIEMEM_INLINE void store(float* p, VecF v) { _mm512_storeu_ps(p, v); }
 RIEMEM_INLINE VecF broadcast(float x) { return _mm512_set1_ps(x); }
 RIEMEM_INLINE VecF fma(VecF a, VecF b, VecF c) { return _mm512_fmadd_ps(a, b, c); }
-// The masked forms: gcc 12 takes the plain ones for reads of an uninitialised value.
-RIEMEM_INLINE VecF vmin(VecF a, VecF b) { return _mm512_mask_min_ps(a, 0xffff, a, b); }
-RIEMEM_INLINE VecF vmax(VecF a, VecF b) { return _mm512_mask_max_ps(a, 0xffff, a, b); }
+RIEMEM_INLINE VecF vmin(VecF a, VecF b) { return _mm512_min_ps(a, b); }
+RIEMEM_INLINE VecF vmax(VecF a, VecF b) { return _mm512_max_ps(a, b); }
 RIEMEM_INLINE std::uint32_t at_least(VecF a, VecF b) {
     return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ);
+}
+
+// Four products of an unsigned by a signed byte added to each 32-bit lane.
+constexpr std::size_t kInt8Rows = 4;  // vectors of rows and queries whose sums fit the registers
+constexpr std::size_t kInt8Pairs = 3;
+using VecI = __m512i;
+RIEMEM_INLINE VecI load_bytes(const std::uint8_t* p) { return _mm512_loadu_si512(p); }
+RIEMEM_INLINE VecI broadcast_int(std::int32_t x) { return _mm512_set1_epi32(x); }
+RIEMEM_INLINE VecI subtract(VecI a, VecI b) { return _mm512_sub_epi32(a, b); }
+RIEMEM_INLINE VecF to_float(VecI v) { return _mm512_cvtepi32_ps(v); }
+RIEMEM_INLINE VecI add_dot4(VecI sum, VecI rows, VecI query) {
+#if defined(__AVX512VNNI__)
+    return _mm512_dpbusd_epi32(sum, rows, query);
+#else
+    // Even and odd bytes as 16-bit numbers: their products never saturate.
+    const VecI even = _mm512_and_si512(rows, _mm512_set1_epi16(0x00ff));
+    const VecI odd = _mm512_srli_epi16(rows, 8);
+    const VecI query_even = _mm512_srai_epi16(_mm512_slli_epi16(query, 8), 8);
+    const VecI query_odd = _mm512_srai_epi16(query, 8);
+    return _mm512_add_epi32(sum, _mm512_add_epi32(_mm512_madd_epi16(even, query_even),
+                                                  _mm512_madd_epi16(odd, query_odd)));
+#endif
+}
+RIEMEM_INLINE VecF load_bfloat16(const std::uint16_t* p) {
+    const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
 
 #elif defined(__AVX2__)
@@ -58,6 +83,29 @@ RIEMEM_INLINE std::uint32_t at_least(VecF a, VecF b) {
     return static_cast<std::uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GE_OQ)));
 }
 
+constexpr std::size_t kInt8Rows = 2;
+constexpr std::size_t kInt8Pairs = 1;
+using VecI = __m256i;
+RIEMEM_INLINE VecI load_bytes(const std::uint8_t* p) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+}
+RIEMEM_INLINE VecI broadcast_int(std::int32_t x) { return _mm256_set1_epi32(x); }
+RIEMEM_INLINE VecI subtract(VecI a, VecI b) { return _mm256_sub_epi32(a, b); }
+RIEMEM_INLINE VecF to_float(VecI v) { return _mm256_cvtepi32_ps(v); }
+RIEMEM_INLINE VecI add_dot4(VecI sum, VecI rows, VecI query) {
+    // Even and odd bytes as 16-bit numbers: their products never saturate.
+    const VecI even = _mm256_and_si256(rows, _mm256_set1_epi16(0x00ff));
+    const VecI odd = _mm256_srli_epi16(rows, 8);
+    const VecI query_even = _mm256_srai_epi16(_mm256_slli_epi16(query, 8), 8);
+    const VecI query_odd = _mm256_srai_epi16(query, 8);
+    return _mm256_add_epi32(sum, _mm256_add_epi32(_mm256_madd_epi16(even, query_even),
+                                                  _mm256_madd_epi16(odd, query_odd)));
+}
+RIEMEM_INLINE VecF load_bfloat16(const std::uint16_t* p) {
+    const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+}
+
 #elif defined(__ARM_NEON)
 
 constexpr std::size_t kLanes = 4;
@@ -77,6 +125,30 @@ RIEMEM_INLINE VecF vmax(VecF a, VecF b) { return vmaxq_f32(a, b); }
 RIEMEM_INLINE std::uint32_t at_least(VecF a, VecF b) {
     const uint32x4_t bits = {1u, 2u, 4u, 8u};
     return vaddvq_u32(vandq_u32(vcgeq_f32(a, b), bits));
+}
+constexpr std::size_t kInt8Rows = 4;
+constexpr std::size_t kInt8Pairs = 2;
+using VecI = int32x4_t;
+RIEMEM_INLINE VecI load_bytes(const std::uint8_t* p) { return vreinterpretq_s32_u8(vld1q_u8(p)); }
+RIEMEM_INLINE VecI broadcast_int(std::int32_t x) { return vdupq_n_s32(x); }
+RIEMEM_INLINE VecI subtract(VecI a, VecI b) { return vsubq_s32(a, b); }
+RIEMEM_INLINE VecF to_float(VecI v) { return vcvtq_f32_s32(v); }
+RIEMEM_INLINE VecI add_dot4(VecI sum, VecI rows, VecI query) {
+    const uint8x16_t r = vreinterpretq_u8_s32(rows);
+    const int8x16_t q = vreinterpretq_s8_s32(query);
+    const int16x8_t row_low = vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(r)));
+    const int16x8_t row_high = vreinterpretq_s16_u16(vmovl_u8(vget_high_u8(r)));
+    const int16x8_t query_low = vmovl_s8(vget_low_s8(q));
+    const int16x8_t query_high = vmovl_s8(vget_high_s8(q));
+    const int32x4_t low = vpaddq_s32(vmull_s16(vget_low_s16(row_low), vget_low_s16(query_low)),
+                                     vmull_s16(vget_high_s16(row_low), vget_high_s16(query_low)));
+    const int32x4_t high =
+        vpaddq_s32(vmull_s16(vget_low_s16(row_high), vget_low_s16(query_high)),
+                   vmull_s16(vget_high_s16(row_high), vget_high_s16(query_high)));
+    return vaddq_s32(sum, vpaddq_s32(low, high));
+}
+RIEMEM_INLINE VecF load_bfloat16(const std::uint16_t* p) {
+    return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16));
 }
 
 #endif

@@ -96,7 +96,7 @@ Answer search(const Problem& problem, const FusedOptions& options, std::size_t k
         counts(problem.queries + 2 * kGuard, 77);
     std::vector<double> scores(size + 2 * kGuard, 77.0);
     FusedTopkResult result{indices.data() + kGuard, scores.data() + kGuard, counts.data() + kGuard};
-    fused_topk(problem.points(), problem.all(), options, k, result);
+    fused_topk(PreparedPoints(problem.points()), problem.all(), options, k, result);
     for (std::size_t g = 0; g < kGuard; ++g) {
         CHECK(indices[g] == 77 && indices[kGuard + size + g] == 77);
         CHECK(scores[g] == 77.0 && scores[kGuard + size + g] == 77.0);
@@ -183,13 +183,13 @@ RIEMEM_TEST(float32_scores_stay_inside_their_bound) {
                     panel[t * 2 * kernels.lanes + kernels.lanes + l] = w[t];
                 }
             }
-            const std::vector<float> ones(n, 1.0f), zeros(n, 0.0f);
-            const BlockTerms terms{ones.data(), ones.data(), zeros.data()};
-            test::Guarded<float> cos(n), rie(n), tile(n * 2 * kernels.lanes);
+            const std::vector<float> ones(kBlockRows, 1.0f), zeros(kBlockRows, 0.0f);
+            const BlockTerms terms{ones.data(), ones.data(), ones.data(), zeros.data()};
+            test::Guarded<float> single(2 * kBlockRows), panels(2 * kBlockRows * kernels.lanes);
             kernels.score_single(rows.view().data, rows.view().row_stride, n, d, q.data(), w.data(),
-                                 0.5f, terms, cos.data(), rie.data());
+                                 0.5f, terms, single.data());
             kernels.score_panel(rows.view().data, rows.view().row_stride, n, d, panel.data(),
-                                offsets.data(), terms, tile.data());
+                                offsets.data(), terms, panels.data());
             for (std::size_t i = 0; i < n; ++i) {
                 double exact_q = 0.0, exact_w = 0.0, size_q = 0.0, size_w = 0.0;
                 for (std::size_t t = 0; t < d; ++t) {
@@ -201,15 +201,52 @@ RIEMEM_TEST(float32_scores_stay_inside_their_bound) {
                 }
                 exact_w += 0.5;
                 const double unit = 0x1p-24 * 1.01;
-                const double single = unit * static_cast<double>(kernels.single_roundings(d) + 3);
+                const double single_unit =
+                    unit * static_cast<double>(kernels.single_roundings(d) + 3);
                 const double wide = unit * static_cast<double>(kernels.panel_roundings(d) + 3);
-                CHECK(std::abs(static_cast<double>(cos[i]) - exact_q) <= single * size_q);
-                CHECK(std::abs(static_cast<double>(rie[i]) - exact_w) <= single * (size_w + 0.5));
+                const auto close = [](float got, double want, double most) {
+                    CHECK(std::abs(static_cast<double>(got) - want) <= most);
+                };
+                close(single[i], exact_q, single_unit * size_q);
+                close(single[kBlockRows + i], exact_w, single_unit * (size_w + 0.5));
                 for (std::size_t l = 0; l < kernels.lanes; ++l) {
-                    const float* row = tile.data() + i * 2 * kernels.lanes;
-                    CHECK(std::abs(static_cast<double>(row[l]) - exact_q) <= wide * size_q);
-                    CHECK(std::abs(static_cast<double>(row[kernels.lanes + l]) - exact_w) <=
-                          wide * (size_w + 0.5));
+                    const float* out = panels.data() + l * 2 * kBlockRows;
+                    close(out[i], exact_q, wide * size_q);
+                    close(out[kBlockRows + i], exact_w, wide * (size_w + 0.5));
+                }
+            }
+        }
+    }
+}
+
+RIEMEM_TEST(int8_scores_equal_the_integers) {
+    for (std::size_t d : kDims) {
+        const std::size_t n = 70;
+        const std::size_t groups = (d + 3) / 4;
+        test::Guarded<std::uint8_t> tiles(2 * 64 * groups * 4);
+        std::mt19937 generator(static_cast<unsigned>(d));
+        for (std::size_t i = 0; i < tiles.size(); ++i) {
+            tiles[i] = static_cast<std::uint8_t>(generator() % 255 + 1);
+        }
+        constexpr std::size_t kPairs = 5;
+        std::vector<std::int32_t> packed(kPairs * 2 * groups);
+        for (std::int32_t& word : packed) word = static_cast<std::int32_t>(generator());
+        std::vector<Int8Pair> pairs;
+        for (std::size_t p = 0; p < kPairs; ++p) {
+            const std::int32_t* q = packed.data() + p * 2 * groups;
+            pairs.push_back({q, q + groups, 17, -5, 0.5f, 0.25f, 2.0f});
+        }
+        std::vector<float> ones(kBlockRows, 1.0f), zeros(kBlockRows, 0.0f);
+        const BlockTerms terms{ones.data(), ones.data(), ones.data(), zeros.data()};
+        std::vector<float> want(kPairs * 2 * kBlockRows), got(want.size());
+        fused_topk_kernels(Isa::scalar)
+            .score_int8(tiles.data(), n, d, pairs.data(), kPairs, terms, want.data());
+        for (Isa isa : available_isas()) {
+            fused_topk_kernels(isa).score_int8(tiles.data(), n, d, pairs.data(), kPairs, terms,
+                                               got.data());
+            for (std::size_t p = 0; p < 2 * kPairs; ++p) {
+                for (std::size_t i = 0; i < n; ++i) {
+                    CHECK(want[p * kBlockRows + i] == got[p * kBlockRows + i]);
                 }
             }
         }

@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "core/cpu.hpp"
 #include "core/matrix_view.hpp"
@@ -20,11 +21,41 @@ namespace riemem {
 
 enum class Norm : int { none = 0, minmax = 1, zscore = 2 };
 
+// What the scan reads; the decision is always made on the float32 rows.
+enum class ScanStorage { float32, int8, bfloat16 };
+
 struct FusedPoints {
-    MatrixView<const float> rows;
+    MatrixView<const float> rows;       // data may be null for bfloat16: high and low hold the rows
     const double* inv_norm = nullptr;   // (N,), 0 for a zero row
     const double* row_scale = nullptr;  // (N,) or null: 1
     const double* row_bias = nullptr;   // (N,) or null: 0
+
+    ScanStorage storage = ScanStorage::float32;
+    const float* residual = nullptr;      // (N,) |row - its copy|, int8 and bfloat16
+    const std::uint8_t* tiles = nullptr;  // int8: see kernels/quantize
+    const float* tile_scale = nullptr;    // int8: (N,)
+    const std::uint16_t* high = nullptr;  // bfloat16: (N, d)
+    const std::int16_t* low = nullptr;    // bfloat16: (N, d)
+    const std::int32_t* twin = nullptr;   // (N,) lowest row with the same bits, -1 = none; or null
+};
+
+// What depends on the points alone: float32 constants per row and error scales per block. Making it
+// costs one pass over (N,) arrays; it must not outlive the arrays it was made of.
+class PreparedPoints {
+ public:
+    explicit PreparedPoints(const FusedPoints& points);
+    ~PreparedPoints();
+    PreparedPoints(PreparedPoints&&) noexcept;
+
+    // Rows in blocks that no float32 bound covers; each of them is evaluated for every query.
+    std::size_t unbounded_rows() const;
+
+    const FusedPoints points;
+    struct Tables;
+    const Tables& tables() const { return *tables_; }
+
+ private:
+    std::unique_ptr<Tables> tables_;
 };
 
 struct FusedQueries {
@@ -50,8 +81,8 @@ struct FusedTopkResult {
     std::size_t exact_rows = 0;       // rows that were evaluated in float64, over all queries
 };
 
-void fused_topk(const FusedPoints& points, const FusedQueries& queries, const FusedOptions& options,
-                std::size_t k, FusedTopkResult& result);
+void fused_topk(const PreparedPoints& points, const FusedQueries& queries,
+                const FusedOptions& options, std::size_t k, FusedTopkResult& result);
 
 // All scores; rows outside the mask get -infinity. T is float or double.
 template <typename T>

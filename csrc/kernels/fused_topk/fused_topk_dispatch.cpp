@@ -16,6 +16,9 @@ const FusedTopkKernels& fused_topk_kernels(Isa isa) {
 #endif
 #if defined(RIEMEM_HAVE_AVX512)
         case Isa::avx512:
+#if defined(RIEMEM_HAVE_AVX512_VNNI)
+            if (has_avx512_vnni()) return fused_topk_kernels_avx512_vnni();
+#endif
             return fused_topk_kernels_avx512();
 #endif
 #if defined(RIEMEM_HAVE_NEON)
@@ -29,7 +32,8 @@ const FusedTopkKernels& fused_topk_kernels(Isa isa) {
 
 std::int64_t row_norms(MatrixView<const float> rows, Isa isa, double* norms) {
     const FusedTopkKernels& kernels = fused_topk_kernels(isa);
-    const FusedPoints points{rows};
+    FusedPoints points;
+    points.rows = rows;
     const std::size_t blocks = fused::block_count(rows.rows);
     std::atomic<std::size_t> first_bad{rows.rows};
     parallel_for(blocks, fused::threads_for(points), [&](std::size_t block) {
@@ -60,7 +64,8 @@ void quadratic_rows(MatrixView<const float> rows, const double* mean, const doub
         std::copy_n(whitening + t * rank, rank,
                     columns.begin() + static_cast<std::ptrdiff_t>(t * padded));
     }
-    const FusedPoints points{rows};
+    FusedPoints points;
+    points.rows = rows;
     parallel_for(fused::block_count(n), fused::threads_for(points), [&](std::size_t block) {
         std::vector<double> centred(d * 4);
         const std::size_t end = block * kBlockRows + fused::block_size(n, block);

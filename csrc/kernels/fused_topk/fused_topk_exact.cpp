@@ -68,9 +68,11 @@ struct Group {
         const FusedTopkKernels& kernels = fused_topk_kernels(options.isa);
         parallel_for(block_count(n), threads_for(points), [&](std::size_t block) {
             const std::size_t first = block * kBlockRows;
+            std::vector<float> scratch;
             for (std::size_t g = 0; g < queries.size(); ++g) {
                 for (std::size_t i = first; i < first + block_size(n, block); ++i) {
-                    const Pair pair = evaluate(kernels, points, queries[g], i);
+                    const Dots dots = dots_of(kernels, points, queries[g], i, scratch);
+                    const Pair pair = scores_of(points, queries[g], i, dots);
                     cos[g][i] = pair.cos;
                     rie[g][i] = pair.rie;
                 }

@@ -10,6 +10,7 @@
 #include "core/thread_pool.hpp"
 #include "kernels/fused_topk/fused_topk.hpp"
 #include "kernels/fused_topk/fused_topk_kernels.hpp"
+#include "kernels/quantize/quantize.hpp"
 
 namespace riemem::fused {
 
@@ -59,14 +60,36 @@ struct PaddedQuery {
     }
 };
 
-// The defining evaluation of one row: float64, canonical dot products, this order of operations.
-inline Pair evaluate(const FusedTopkKernels& kernels, const FusedPoints& points,
-                     const PaddedQuery& query, std::size_t row) {
+// One row as float32; scratch holds it where it must be put together first.
+inline const float* fetch_row(const FusedPoints& points, std::size_t row,
+                              std::vector<float>& scratch) {
+    if (points.storage != ScanStorage::bfloat16) return points.rows.row(row);
+    const std::size_t d = points.rows.cols;
+    scratch.resize(d);
+    join_bfloat16(points.high + row * d, points.low + row * d, d, scratch.data());
+    return scratch.data();
+}
+
+// The two canonical dot products of one row.
+struct Dots {
+    double q;
+    double w;
+};
+
+inline Dots dots_of(const FusedTopkKernels& kernels, const FusedPoints& points,
+                    const PaddedQuery& query, std::size_t row, std::vector<float>& scratch) {
     double dot[2];
-    kernels.dot_pair(points.rows.row(row), query.q.data(), query.w.data(), points.rows.cols, dot);
+    kernels.dot_pair(fetch_row(points, row, scratch), query.q.data(), query.w.data(),
+                     points.rows.cols, dot);
+    return {dot[0], dot[1]};
+}
+
+// The defining scores of one row: float64, in this order of operations.
+inline Pair scores_of(const FusedPoints& points, const PaddedQuery& query, std::size_t row,
+                      Dots dots) {
     const double scale = points.row_scale == nullptr ? 1.0 : points.row_scale[row];
     const double bias = points.row_bias == nullptr ? 0.0 : points.row_bias[row];
-    return {dot[0] * points.inv_norm[row], ((scale * (dot[1] + query.offset)) + bias) + query.bias};
+    return {dots.q * points.inv_norm[row], ((scale * (dots.w + query.offset)) + bias) + query.bias};
 }
 
 // norm() for one of the two scores of one query.
@@ -99,6 +122,13 @@ inline bool ranks_before(const Scored& a, const Scored& b) {
 // Sorts the best into place and writes row `query` of the result.
 void write_result(std::vector<Scored>& scored, std::size_t query, std::size_t k,
                   FusedTopkResult& result);
+
+// Certified search of the queries in [begin, end), together. Returns the rows it evaluated exactly.
+std::size_t search_together(const PreparedPoints& points, const FusedQueries& queries,
+                            const FusedOptions& options, std::size_t begin, std::size_t end,
+                            std::size_t k, FusedTopkResult& result);
+// How many queries search_together takes at once.
+std::size_t queries_together(const PreparedPoints& points, const FusedOptions& options);
 
 // Exact top k of the queries in [begin, end) by evaluating every row in float64.
 void exact_topk(const FusedPoints& points, const FusedQueries& queries, const FusedOptions& options,

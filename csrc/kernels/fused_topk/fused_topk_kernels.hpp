@@ -10,13 +10,28 @@ namespace riemem {
 
 constexpr std::size_t kBlockRows = 256;   // rows scored, bounded and skipped together
 constexpr std::size_t kMostLanes = 16;    // queries in one panel, at most
+constexpr std::size_t kMostPairs = 16;    // queries in one int8 pass, at most
 constexpr std::size_t kQuadraticPad = 8;  // columns of the whitening matrix are padded to this
 
-// Per-row constants of one block, as float32.
+// Per-row constants of one block, as float32: cos = cos_scale * dot, rie = rie_scale * dot_w +
+// scale * offset + bias. For float32 rows cos_scale is inv_norm and rie_scale is scale; for int8
+// both carry the row's quantisation scale as well.
 struct BlockTerms {
-    const float* inv_norm;
+    const float* cos_scale;
+    const float* rie_scale;
     const float* scale;
     const float* bias;
+};
+
+// One query against int8 tiles: its two vectors, four dimensions to an int32.
+struct Int8Pair {
+    const std::int32_t* q;
+    const std::int32_t* w;
+    std::int32_t q_correction;
+    std::int32_t w_correction;
+    float q_scale;
+    float w_scale;
+    float offset;
 };
 
 struct FusedTopkKernels {
@@ -26,30 +41,28 @@ struct FusedTopkKernels {
     std::size_t (*single_roundings)(std::size_t d);
     std::size_t (*panel_roundings)(std::size_t d);
 
-    // cos[i], rie[i] of n rows against one query. q and w are padded with zeros to a multiple
-    // of 64 floats.
+    // All three score n <= kBlockRows rows and write (queries, 2, kBlockRows): cos, then rie.
+    // One query; q and w are padded with zeros to a multiple of 64 floats.
     void (*score_single)(const float* rows, std::ptrdiff_t stride, std::size_t n, std::size_t d,
                          const float* q, const float* w, float offset, const BlockTerms& terms,
-                         float* cos, float* rie);
-    // The same for `lanes` queries. panel is (d, 2, lanes): q then w. tile is (n, 2, lanes).
+                         float* out);
+    // `lanes` queries at once; panel is (d, 2, lanes): q then w.
     void (*score_panel)(const float* rows, std::ptrdiff_t stride, std::size_t n, std::size_t d,
                         const float* panel, const float* offsets, const BlockTerms& terms,
-                        float* tile);
+                        float* out);
+    // `count` queries on int8 tiles (kernels/quantize); whole groups of 64 rows are written.
+    void (*score_int8)(const std::uint8_t* tiles, std::size_t n, std::size_t d,
+                       const Int8Pair* pairs, std::size_t count, const BlockTerms& terms,
+                       float* out);
+    // Rows of bfloat16 as float32.
+    void (*widen)(const std::uint16_t* high, std::size_t count, float* out);
 
-    // Least and greatest cos and rie of the rows that pass; mask may be null.
-    void (*extremes_single)(const float* cos, const float* rie, const std::uint8_t* mask,
-                            std::size_t n, float out[4]);
-    void (*extremes_panel)(const float* tile, const std::uint8_t* mask, std::size_t n,
-                           float* out /* (4, lanes) */);
-
+    // Least and greatest cos, least and greatest rie of the rows that pass; mask may be null.
+    void (*extremes)(const float* cos, const float* rie, const std::uint8_t* mask, std::size_t n,
+                     float out[4]);
     // Rows with a cos + b rie >= threshold, ascending; returns how many.
-    std::size_t (*select_single)(const float* cos, const float* rie, const std::uint8_t* mask,
-                                 std::size_t n, float a, float b, float threshold,
-                                 std::uint32_t* out);
-    // The same per lane: rows where any lane passes, and the lanes as bits.
-    std::size_t (*select_panel)(const float* tile, const std::uint8_t* mask, std::size_t n,
-                                const float* a, const float* b, const float* thresholds,
-                                std::uint32_t* out_rows, std::uint32_t* out_lanes);
+    std::size_t (*select)(const float* cos, const float* rie, const std::uint8_t* mask,
+                          std::size_t n, float a, float b, float threshold, std::uint32_t* out);
 
     // The canonical dot products row . q and row . w; q and w padded with zeros to 8 doubles.
     void (*dot_pair)(const float* row, const double* q, const double* w, std::size_t d,
@@ -67,6 +80,9 @@ const FusedTopkKernels& fused_topk_kernels_avx2();
 #endif
 #if defined(RIEMEM_HAVE_AVX512)
 const FusedTopkKernels& fused_topk_kernels_avx512();
+#endif
+#if defined(RIEMEM_HAVE_AVX512_VNNI)
+const FusedTopkKernels& fused_topk_kernels_avx512_vnni();
 #endif
 #if defined(RIEMEM_HAVE_NEON)
 const FusedTopkKernels& fused_topk_kernels_neon();

@@ -1,4 +1,5 @@
 // The kernels as plain loops: the reading copy, and what runs where no vector unit is known.
+#include <bit>
 #include <limits>
 
 #include "kernels/fused_topk/fused_topk_kernels.hpp"
@@ -11,8 +12,8 @@ constexpr std::size_t kScalarLanes = 4;
 std::size_t roundings(std::size_t d) { return 2 * d; }  // a product and a sum per element
 
 void score_single(const float* rows, std::ptrdiff_t stride, std::size_t n, std::size_t d,
-                  const float* q, const float* w, float offset, const BlockTerms& terms, float* cos,
-                  float* rie) {
+                  const float* q, const float* w, float offset, const BlockTerms& terms,
+                  float* out) {
     for (std::size_t i = 0; i < n; ++i) {
         const float* row = rows + static_cast<std::ptrdiff_t>(i) * stride;
         float dot_q = 0.0f;
@@ -21,13 +22,14 @@ void score_single(const float* rows, std::ptrdiff_t stride, std::size_t n, std::
             dot_q += row[t] * q[t];
             dot_w += row[t] * w[t];
         }
-        cos[i] = dot_q * terms.inv_norm[i];
-        rie[i] = terms.scale[i] * (dot_w + offset) + terms.bias[i];
+        out[i] = terms.cos_scale[i] * dot_q;
+        out[kBlockRows + i] =
+            terms.rie_scale[i] * dot_w + (terms.scale[i] * offset + terms.bias[i]);
     }
 }
 
 void score_panel(const float* rows, std::ptrdiff_t stride, std::size_t n, std::size_t d,
-                 const float* panel, const float* offsets, const BlockTerms& terms, float* tile) {
+                 const float* panel, const float* offsets, const BlockTerms& terms, float* out) {
     for (std::size_t i = 0; i < n; ++i) {
         const float* row = rows + static_cast<std::ptrdiff_t>(i) * stride;
         float dot[2 * kScalarLanes] = {};
@@ -36,73 +38,68 @@ void score_panel(const float* rows, std::ptrdiff_t stride, std::size_t n, std::s
                 dot[c] += row[t] * panel[t * 2 * kScalarLanes + c];
             }
         }
-        float* out = tile + i * 2 * kScalarLanes;
         for (std::size_t b = 0; b < kScalarLanes; ++b) {
-            out[b] = dot[b] * terms.inv_norm[i];
-            out[kScalarLanes + b] =
-                terms.scale[i] * (dot[kScalarLanes + b] + offsets[b]) + terms.bias[i];
+            out[b * 2 * kBlockRows + i] = terms.cos_scale[i] * dot[b];
+            out[(b * 2 + 1) * kBlockRows + i] = terms.rie_scale[i] * dot[kScalarLanes + b] +
+                                                (terms.scale[i] * offsets[b] + terms.bias[i]);
         }
     }
 }
 
-void widen(float value, float& low, float& high) {
+void score_int8(const std::uint8_t* tiles, std::size_t n, std::size_t d, const Int8Pair* pairs,
+                std::size_t count, const BlockTerms& terms, float* out) {
+    const std::size_t groups = (d + 3) / 4;
+    for (std::size_t b = 0; b < count; ++b) {
+        const Int8Pair& pair = pairs[b];
+        for (std::size_t i = 0; i < n; ++i) {
+            const std::uint8_t* tile = tiles + i / 64 * groups * 256 + i % 64 * 4;
+            std::int32_t dot_q = -pair.q_correction;
+            std::int32_t dot_w = -pair.w_correction;
+            for (std::size_t t = 0; t < groups; ++t) {
+                for (std::size_t j = 0; j < 4; ++j) {
+                    const auto x = static_cast<std::int32_t>(tile[t * 256 + j]);
+                    dot_q += x * static_cast<std::int8_t>(pair.q[t] >> (8 * j));
+                    dot_w += x * static_cast<std::int8_t>(pair.w[t] >> (8 * j));
+                }
+            }
+            out[b * 2 * kBlockRows + i] =
+                terms.cos_scale[i] * (static_cast<float>(dot_q) * pair.q_scale);
+            out[(b * 2 + 1) * kBlockRows + i] =
+                terms.rie_scale[i] * (static_cast<float>(dot_w) * pair.w_scale) +
+                (terms.scale[i] * pair.offset + terms.bias[i]);
+        }
+    }
+}
+
+void widen(const std::uint16_t* high, std::size_t count, float* out) {
+    for (std::size_t t = 0; t < count; ++t) {
+        out[t] = std::bit_cast<float>(static_cast<std::uint32_t>(high[t]) << 16);
+    }
+}
+
+void stretch(float value, float& low, float& high) {
     if (value < low) low = value;
     if (value > high) high = value;
 }
 
-void extremes_single(const float* cos, const float* rie, const std::uint8_t* mask, std::size_t n,
-                     float out[4]) {
+void extremes(const float* cos, const float* rie, const std::uint8_t* mask, std::size_t n,
+              float out[4]) {
     const float infinity = std::numeric_limits<float>::infinity();
     out[0] = out[2] = infinity;
     out[1] = out[3] = -infinity;
     for (std::size_t i = 0; i < n; ++i) {
         if (mask != nullptr && mask[i] == 0) continue;
-        widen(cos[i], out[0], out[1]);
-        widen(rie[i], out[2], out[3]);
+        stretch(cos[i], out[0], out[1]);
+        stretch(rie[i], out[2], out[3]);
     }
 }
 
-void extremes_panel(const float* tile, const std::uint8_t* mask, std::size_t n, float* out) {
-    const float infinity = std::numeric_limits<float>::infinity();
-    for (std::size_t b = 0; b < kScalarLanes; ++b) {
-        out[b] = out[2 * kScalarLanes + b] = infinity;
-        out[kScalarLanes + b] = out[3 * kScalarLanes + b] = -infinity;
-    }
-    for (std::size_t i = 0; i < n; ++i) {
-        if (mask != nullptr && mask[i] == 0) continue;
-        const float* row = tile + i * 2 * kScalarLanes;
-        for (std::size_t b = 0; b < kScalarLanes; ++b) {
-            widen(row[b], out[b], out[kScalarLanes + b]);
-            widen(row[kScalarLanes + b], out[2 * kScalarLanes + b], out[3 * kScalarLanes + b]);
-        }
-    }
-}
-
-std::size_t select_single(const float* cos, const float* rie, const std::uint8_t* mask,
-                          std::size_t n, float a, float b, float threshold, std::uint32_t* out) {
+std::size_t select(const float* cos, const float* rie, const std::uint8_t* mask, std::size_t n,
+                   float a, float b, float threshold, std::uint32_t* out) {
     std::size_t count = 0;
     for (std::size_t i = 0; i < n; ++i) {
         if (mask != nullptr && mask[i] == 0) continue;
         if (a * cos[i] + b * rie[i] >= threshold) out[count++] = static_cast<std::uint32_t>(i);
-    }
-    return count;
-}
-
-std::size_t select_panel(const float* tile, const std::uint8_t* mask, std::size_t n, const float* a,
-                         const float* b, const float* thresholds, std::uint32_t* out_rows,
-                         std::uint32_t* out_lanes) {
-    std::size_t count = 0;
-    for (std::size_t i = 0; i < n; ++i) {
-        if (mask != nullptr && mask[i] == 0) continue;
-        const float* row = tile + i * 2 * kScalarLanes;
-        std::uint32_t lanes = 0;
-        for (std::size_t l = 0; l < kScalarLanes; ++l) {
-            if (a[l] * row[l] + b[l] * row[kScalarLanes + l] >= thresholds[l]) lanes |= 1u << l;
-        }
-        if (lanes != 0) {
-            out_rows[count] = static_cast<std::uint32_t>(i);
-            out_lanes[count++] = lanes;
-        }
     }
     return count;
 }
@@ -148,8 +145,8 @@ void quadratic_four(const double* centred, const double* whitening, std::size_t 
 }
 
 constexpr FusedTopkKernels kKernels = {
-    kScalarLanes,   roundings,     roundings,    score_single, score_panel, extremes_single,
-    extremes_panel, select_single, select_panel, dot_pair,     square_norm, quadratic_four,
+    kScalarLanes, roundings, roundings, score_single, score_panel, score_int8,
+    widen,        extremes,  select,    dot_pair,     square_norm, quadratic_four,
 };
 
 }  // namespace

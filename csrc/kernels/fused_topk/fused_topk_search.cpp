@@ -1,102 +1,34 @@
 // Certified top k: float32 scores with proven error bounds choose the few rows that may matter,
-// float64 decides among them. The bounds are derived in README.md.
+// float64 decides among them.
 #include <functional>
 #include <memory>
+#include <unordered_map>
 #include <utility>
 
-#include "kernels/fused_topk/fused_topk_internal.hpp"
+#include "kernels/fused_topk/fused_topk_bounds.hpp"
 
 namespace riemem {
 namespace fused {
 namespace {
 
-constexpr double kUnit = 0x1p-24;        // half a unit in the last place of float32
-constexpr double kSlack = 1.01;          // covers second-order terms and this file's own rounding
-constexpr double kSubnormal = 0x1p-148;  // what one product may lose to gradual underflow
-constexpr double kFloatSafe = 0x1p120;   // magnitudes beyond this might overflow in a kernel
 constexpr std::size_t kChunkBlocks = 16;
 constexpr std::size_t kExactRows = 64;    // fewer rows than this are simply evaluated
-constexpr std::size_t kPanelQueries = 4;  // fewer queries than this are searched one by one
-constexpr std::size_t kPanelBytes = std::size_t{256} << 20;  // most workspace of one panel
-
-const double kInfinity = std::numeric_limits<double>::infinity();
-
-// What the error bounds need to know of one block of rows.
-struct BlockScales {
-    double inv_norm = 0.0, scale = 0.0, scaled_norm = 0.0, norm = 0.0, bias = 0.0;  // maxima
-};
-
-std::vector<BlockScales> block_scales(const FusedPoints& points) {
-    std::vector<BlockScales> scales(block_count(points.rows.rows));
-    for (std::size_t i = 0; i < points.rows.rows; ++i) {
-        BlockScales& block = scales[i / kBlockRows];
-        const double inv = points.inv_norm[i];
-        const double norm = inv > 0.0 ? 1.0 / inv : 0.0;
-        const double scale = points.row_scale == nullptr ? 1.0 : std::abs(points.row_scale[i]);
-        const double bias = points.row_bias == nullptr ? 0.0 : std::abs(points.row_bias[i]);
-        block.inv_norm = std::max(block.inv_norm, inv);
-        block.norm = std::max(block.norm, norm);
-        block.scale = std::max(block.scale, scale);
-        block.scaled_norm = std::max(block.scaled_norm, scale * norm);
-        block.bias = std::max(block.bias, bias);
-    }
-    return scales;
-}
-
-// Length of the query's two vectors and the number of roundings of its dot products.
-struct QueryScales {
-    double q_norm, w_norm, offset, roundings;
-    double subnormal;
-};
+constexpr std::size_t kPanelQueries = 4;  // fewer float32 queries than this go one by one
+constexpr std::size_t kStoredBytes = std::size_t{4} << 20;  // scores kept rather than made again
+constexpr std::size_t kFirstBlocks = 8;  // best blocks, searched for a threshold before the rest
 
 double norm_of(const std::vector<double>& v) {
     double sum = 0.0;
     for (double x : v) sum += x * x;
-    return std::sqrt(sum);
+    return std::sqrt(sum) * (1.0 + 1e-12);
 }
 
-QueryScales query_scales(const PaddedQuery& query, std::size_t roundings, std::size_t d) {
-    return {norm_of(query.q) * (1.0 + 1e-12), norm_of(query.w) * (1.0 + 1e-12),
-            std::abs(query.offset), static_cast<double>(roundings),
-            kSubnormal * static_cast<double>(2 * d + 4)};
-}
-
-struct Bounds {
-    double cos, rie;
-};
-
-// Largest distance between a float32 score of this block and its float64 value; infinite where
-// float32 might overflow. The query's own bias is added to neither.
-Bounds error_bounds(const BlockScales& block, const QueryScales& query) {
-    const double reach_q = block.norm * query.q_norm;
-    const double reach_w = block.norm * query.w_norm + query.offset;
-    const double most =
-        std::max({reach_q, reach_w, block.inv_norm, block.scale, block.bias,
-                  block.scale * reach_w + block.bias, query.q_norm, query.w_norm, block.norm});
-    if (!(most < kFloatSafe)) return {kInfinity, kInfinity};
-    const double u = kUnit * (query.roundings + 6.0);
-    return {kSlack * (u * query.q_norm + query.subnormal * block.inv_norm + kSubnormal),
-            kSlack * (u * block.scaled_norm * query.w_norm + block.scale * query.subnormal +
-                      6.0 * kUnit * block.scale * query.offset + 4.0 * kUnit * block.bias +
-                      2.0 * kSubnormal)};
-}
-
-double times(double factor, double bound) { return factor > 0.0 ? factor * bound : 0.0; }
-
-// a cos + b rie orders rows as the fused score does.
-struct Linear {
-    double a = 0.0, b = 0.0;
-    double rounding = 0.0;  // of evaluating it in float32
-
-    bool representable() const { return a < kFloatSafe && b < kFloatSafe; }
-    double bound(Bounds e) const { return times(a, e.cos) + times(b, e.rie) + rounding; }
-};
-
-// The k largest lower bounds seen so far.
-class LowerBounds {
+// The k largest values seen so far.
+class Largest {
  public:
-    explicit LowerBounds(std::size_t k) : k_(k) { heap_.reserve(k); }
+    explicit Largest(std::size_t k) : k_(k) { heap_.reserve(k); }
 
+    // The k-th largest, or minus infinity while there are fewer.
     double threshold() const { return heap_.size() < k_ ? -kInfinity : heap_.front(); }
 
     void offer(double value) {
@@ -110,346 +42,473 @@ class LowerBounds {
         }
     }
 
-    const std::vector<double>& values() const { return heap_; }
-
  private:
     std::size_t k_;
     std::vector<double> heap_;
 };
 
-// Smallest float at or below x: a threshold must never be rounded up.
-float round_down(double x) {
-    if (!(x > -static_cast<double>(std::numeric_limits<float>::max()))) {
-        return -std::numeric_limits<float>::infinity();
-    }
-    const float nearest = static_cast<float>(x);
-    if (static_cast<double>(nearest) <= x) return nearest;
-    return std::nextafter(nearest, -std::numeric_limits<float>::infinity());
+// A row and the most its score can be.
+struct Candidate {
+    double upper;
+    std::size_t row;
+};
+
+bool higher(const Candidate& a, const Candidate& b) {
+    return a.upper > b.upper || (a.upper == b.upper && a.row < b.row);
 }
 
-// Scores of one panel of queries over all rows, in float32. One query is a panel of one lane.
-class Panel {
+// float32 scores of a few queries, block by block.
+class Scan {
  public:
-    Panel(const FusedPoints& points, const std::vector<BlockScales>& blocks,
-          const FusedQueries& queries, const FusedOptions& options, std::size_t begin,
-          std::size_t end)
-        : points_(points),
-          blocks_(blocks),
-          all_queries_(queries),
-          options_(options),
-          kernels_(fused_topk_kernels(options.isa)),
-          n_(points.rows.rows),
-          d_(points.rows.cols),
-          begin_(begin),
-          single_(end - begin == 1),
-          lanes_(single_ ? 1 : kernels_.lanes) {
-        for (std::size_t b = begin; b < end; ++b) {
-            queries_.emplace_back(queries, b, d_);
-            const std::size_t roundings =
-                single_ ? kernels_.single_roundings(d_) : kernels_.panel_roundings(d_);
-            scales_.push_back(query_scales(queries_.back(), roundings, d_));
-        }
-        pack();
-        tile_.reset(new float[n_ * 2 * lanes_]);
-        extremes_.resize(block_count(n_) * 4 * lanes_);
-    }
+    Scan(const PreparedPoints& prepared, const FusedQueries& queries, const FusedOptions& options,
+         std::size_t begin, std::size_t end);
 
-    void run(std::size_t k, FusedTopkResult& result);
+    std::size_t count() const { return queries_.size(); }
+    const PaddedQuery& query(std::size_t lane) const { return queries_[lane]; }
+    const QueryScales& scales(std::size_t lane) const { return scales_[lane]; }
+
+    // (count or more, 2, kBlockRows) scores of all queries.
+    void score(std::size_t block, float* out) const;
+    // (2, kBlockRows) scores of one query.
+    void score_one(std::size_t block, std::size_t lane, float* out) const;
+    // Queries that score() writes: count(), rounded up to what the kernel does at once.
+    std::size_t width() const { return width_; }
 
  private:
-    const std::uint8_t* mask(std::size_t lane) const {
-        return query_mask(options_, begin_ + lane, n_);
+    const float* float_rows(std::size_t block, std::vector<float>& scratch,
+                            std::ptrdiff_t& stride) const;
+
+    const FusedPoints& points_;
+    const PreparedPoints::Tables& tables_;
+    const FusedTopkKernels& kernels_;
+    std::size_t d_, padded_, width_;
+    bool panel_;
+    std::vector<PaddedQuery> queries_;
+    std::vector<QueryScales> scales_;
+    std::vector<float> single_;  // (count, 2, padded): q then w
+    std::vector<float> packed_;  // (d, 2, lanes)
+    std::vector<float> offsets_;
+    std::vector<Int8Query> int8_;  // q then w of each query
+    std::vector<Int8Pair> pairs_;
+};
+
+Scan::Scan(const PreparedPoints& prepared, const FusedQueries& queries, const FusedOptions& options,
+           std::size_t begin, std::size_t end)
+    : points_(prepared.points),
+      tables_(prepared.tables()),
+      kernels_(fused_topk_kernels(options.isa)),
+      d_(points_.rows.cols),
+      padded_((d_ + 63) / 64 * 64),
+      width_(end - begin),
+      panel_(points_.storage != ScanStorage::int8 && end - begin > 1) {
+    const std::size_t lanes = kernels_.lanes;
+    if (panel_) width_ = lanes;
+    offsets_.assign(kMostLanes, 0.0f);
+    if (points_.storage == ScanStorage::int8) {
+        int8_.reserve(2 * (end - begin));
+    } else {
+        single_.assign((end - begin) * 2 * padded_, 0.0f);
+        if (panel_) packed_.assign(d_ * 2 * lanes, 0.0f);
     }
-    const std::uint8_t* block_mask(std::size_t lane, std::size_t block) const {
-        const std::uint8_t* whole = mask(lane);
-        return whole == nullptr ? nullptr : whole + block * kBlockRows;
+    for (std::size_t b = begin; b < end; ++b) {
+        const std::size_t lane = b - begin;
+        const PaddedQuery& query = queries_.emplace_back(queries, b, d_);
+        offsets_[lane] = static_cast<float>(query.offset);
+        QueryScales scales;
+        scales.q_norm = norm_of(query.q);
+        scales.w_norm = norm_of(query.w);
+        scales.offset = std::abs(query.offset);
+        scales.bias = std::abs(query.bias);
+        scales.subnormal = kSubnormal * static_cast<double>(2 * d_ + 4);
+        if (points_.storage == ScanStorage::int8) {
+            const Int8Query& q =
+                int8_.emplace_back(quantize_query(query.q.data(), *tables_.rotation));
+            const Int8Query& w =
+                int8_.emplace_back(quantize_query(query.w.data(), *tables_.rotation));
+            pairs_.push_back({q.packed.data(), w.packed.data(), q.correction, w.correction,
+                              static_cast<float>(q.scale), static_cast<float>(w.scale),
+                              offsets_[lane]});
+            scales.roundings = 4.0;  // the integers are exact; their conversion and scale are not
+            scales.q_residual = q.residual;
+            scales.w_residual = w.residual;
+        } else {
+            float* single = single_.data() + lane * 2 * padded_;
+            for (std::size_t t = 0; t < d_; ++t) {
+                single[t] = static_cast<float>(query.q[t]);
+                single[padded_ + t] = static_cast<float>(query.w[t]);
+                if (!panel_) continue;
+                packed_[t * 2 * lanes + lane] = single[t];
+                packed_[(t * 2 + 1) * lanes + lane] = single[padded_ + t];
+            }
+            const std::size_t one = kernels_.single_roundings(d_);
+            scales.roundings =
+                static_cast<double>(panel_ ? std::max(one, kernels_.panel_roundings(d_)) : one);
+        }
+        scales_.push_back(scales);
     }
-    float* block_tile(std::size_t block) { return tile_.get() + block * kBlockRows * 2 * lanes_; }
-    // cos (which = 0) or rie (which = 1) of one row, in the layout of the block's tile.
-    float approximate(std::size_t lane, std::size_t block, std::size_t i, std::size_t which) const {
-        const float* tile = tile_.get() + block * kBlockRows * 2 * lanes_;
-        if (single_) return tile[which * block_size(n_, block) + i];
-        return tile[i * 2 * lanes_ + which * lanes_ + lane];
+}
+
+const float* Scan::float_rows(std::size_t block, std::vector<float>& scratch,
+                              std::ptrdiff_t& stride) const {
+    const std::size_t first = block * kBlockRows;
+    stride = points_.rows.row_stride;
+    if (points_.storage != ScanStorage::bfloat16) return points_.rows.row(first);
+    const std::size_t size = block_size(points_.rows.rows, block) * d_;
+    scratch.resize(size);
+    kernels_.widen(points_.high + first * d_, size, scratch.data());
+    stride = static_cast<std::ptrdiff_t>(d_);
+    return scratch.data();
+}
+
+void Scan::score(std::size_t block, float* out) const {
+    if (!panel_ && points_.storage != ScanStorage::int8) return score_one(block, 0, out);
+    const std::size_t n = block_size(points_.rows.rows, block);
+    const BlockTerms terms = tables_.terms(block);
+    if (points_.storage == ScanStorage::int8) {
+        kernels_.score_int8(points_.tiles + block * (kBlockRows / 64) * int8_tile_bytes(d_), n, d_,
+                            pairs_.data(), pairs_.size(), terms, out);
+        return;
     }
-    float extreme(std::size_t lane, std::size_t block, std::size_t which) const {
-        return extremes_[(block * 4 + which) * lanes_ + lane];
+    thread_local std::vector<float> scratch;
+    std::ptrdiff_t stride = 0;
+    const float* rows = float_rows(block, scratch, stride);
+    kernels_.score_panel(rows, stride, n, d_, packed_.data(), offsets_.data(), terms, out);
+}
+
+void Scan::score_one(std::size_t block, std::size_t lane, float* out) const {
+    const std::size_t n = block_size(points_.rows.rows, block);
+    const BlockTerms terms = tables_.terms(block);
+    if (points_.storage == ScanStorage::int8) {
+        kernels_.score_int8(points_.tiles + block * (kBlockRows / 64) * int8_tile_bytes(d_), n, d_,
+                            pairs_.data() + lane, 1, terms, out);
+        return;
+    }
+    thread_local std::vector<float> scratch;
+    std::ptrdiff_t stride = 0;
+    const float* rows = float_rows(block, scratch, stride);
+    const float* single = single_.data() + lane * 2 * padded_;
+    kernels_.score_single(rows, stride, n, d_, single, single + padded_, offsets_[lane], terms,
+                          out);
+}
+
+// The search of one query over the scores of a scan.
+class Search {
+ public:
+    Search(const PreparedPoints& prepared, const FusedOptions& options, const Scan& scan,
+           std::size_t lane, std::size_t query, const float* stored, std::size_t stored_stride,
+           const float* extremes, std::size_t width)
+        : points_(prepared.points),
+          blocks_(prepared.tables().blocks),
+          options_(options),
+          kernels_(fused_topk_kernels(options.isa)),
+          scan_(scan),
+          lane_(lane),
+          stored_(stored),
+          stored_stride_(stored_stride),
+          extremes_(extremes + lane * 4),
+          extremes_stride_(width * 4),
+          mask_(query_mask(options, query, points_.rows.rows)) {
+        bounds_.reserve(blocks_.size());
+        for (const BlockScales& block : blocks_) {
+            bounds_.push_back(error_bounds(block, scan.scales(lane)));
+        }
     }
 
-    void pack();
-    void score_block(std::size_t block);
-    double exact_extreme(std::size_t lane, std::size_t which);
-    Normaliser exact_range(std::size_t lane, std::size_t score);
-    Linear linear_of(std::size_t lane, const Fusion& fusion) const;
-    void select(std::size_t k, const std::vector<Linear>& linear, std::size_t chunk,
-                std::vector<LowerBounds>& lower,
-                std::vector<std::vector<std::pair<double, std::size_t>>>& kept);
+    // False when float32 cannot tell the scores apart at all.
+    bool run(std::size_t k, std::vector<Scored>& found);
+    std::size_t exact_rows() const { return exact_rows_; }
+
+ private:
+    struct Scores {
+        const float* cos;
+        const float* rie;
+    };
+    Scores approximate(std::size_t block);
+    float extreme(std::size_t block, std::size_t which) const {
+        return extremes_[block * extremes_stride_ + which];
+    }
+    const std::uint8_t* block_mask(std::size_t block) const {
+        return mask_ == nullptr ? nullptr : mask_ + block * kBlockRows;
+    }
+    bool empty(std::size_t block) const { return extreme(block, 0) > extreme(block, 1); }
+    Pair exact(std::size_t row);
+    double exact_extreme(std::size_t which);
+    Normaliser exact_range(std::size_t score);
+    Linear linear_of(const Fusion& fusion) const;
+    void collect(std::size_t block, const Linear& linear, Largest& lower,
+                 std::vector<Candidate>& kept);
 
     const FusedPoints& points_;
     const std::vector<BlockScales>& blocks_;
-    const FusedQueries& all_queries_;
     const FusedOptions& options_;
     const FusedTopkKernels& kernels_;
-    std::size_t n_, d_, begin_;
-    bool single_;
-    std::size_t lanes_;
-    std::vector<PaddedQuery> queries_;
-    std::vector<QueryScales> scales_;
-    std::vector<float> packed_;      // one query: q then w, padded; else (d, 2, lanes)
-    std::vector<float> offsets_;     // (lanes,)
-    std::unique_ptr<float[]> tile_;  // per block: cos then rie (one query), or (rows, 2, lanes)
-    std::vector<float> extremes_;    // (blocks, 4, lanes): least and greatest cos, then rie
+    const Scan& scan_;
+    std::size_t lane_;
+    const float* stored_;
+    std::size_t stored_stride_;
+    const float* extremes_;
+    std::size_t extremes_stride_;
+    const std::uint8_t* mask_;
+    std::vector<Bounds> bounds_;
+    float again_[2 * kBlockRows];
+    std::vector<float> row_scratch_;
+    std::unordered_map<std::int32_t, Dots> twins_;  // of rows that occur more than once
     std::size_t exact_rows_ = 0;
 };
 
-void Panel::pack() {
-    offsets_.assign(std::max(lanes_, kMostLanes), 0.0f);
-    const std::size_t padded = (d_ + 63) / 64 * 64;
-    packed_.assign(single_ ? 2 * padded : d_ * 2 * lanes_, 0.0f);
-    for (std::size_t lane = 0; lane < queries_.size(); ++lane) {
-        offsets_[lane] = static_cast<float>(queries_[lane].offset);
-        for (std::size_t t = 0; t < d_; ++t) {
-            const std::size_t at = single_ ? t : t * 2 * lanes_ + lane;
-            packed_[at] = static_cast<float>(queries_[lane].q[t]);
-            packed_[at + (single_ ? padded : lanes_)] = static_cast<float>(queries_[lane].w[t]);
-        }
+Search::Scores Search::approximate(std::size_t block) {
+    if (stored_ != nullptr) {
+        const float* at = stored_ + block * stored_stride_ + lane_ * 2 * kBlockRows;
+        return {at, at + kBlockRows};
     }
+    scan_.score_one(block, lane_, again_);
+    return {again_, again_ + kBlockRows};
 }
 
-void Panel::score_block(std::size_t block) {
-    const std::size_t first = block * kBlockRows;
-    const std::size_t n = block_size(n_, block);
-    float inv_norm[kBlockRows], scale[kBlockRows], bias[kBlockRows];
-    for (std::size_t i = 0; i < n; ++i) {
-        inv_norm[i] = static_cast<float>(points_.inv_norm[first + i]);
-        scale[i] =
-            points_.row_scale == nullptr ? 1.0f : static_cast<float>(points_.row_scale[first + i]);
-        bias[i] =
-            points_.row_bias == nullptr ? 0.0f : static_cast<float>(points_.row_bias[first + i]);
-    }
-    const BlockTerms terms{inv_norm, scale, bias};
-    float* tile = block_tile(block);
-    float* extremes = extremes_.data() + block * 4 * lanes_;
-    const float* rows = points_.rows.row(first);
-    if (single_) {
-        kernels_.score_single(rows, points_.rows.row_stride, n, d_, packed_.data(),
-                              packed_.data() + packed_.size() / 2, offsets_[0], terms, tile,
-                              tile + n);
-        kernels_.extremes_single(tile, tile + n, block_mask(0, block), n, extremes);
-    } else {
-        kernels_.score_panel(rows, points_.rows.row_stride, n, d_, packed_.data(), offsets_.data(),
-                             terms, tile);
-        kernels_.extremes_panel(tile, block_mask(0, block), n, extremes);
-    }
+Pair Search::exact(std::size_t row) {
+    const std::int32_t twin = points_.twin == nullptr ? -1 : points_.twin[row];
+    const auto known = twin < 0 ? twins_.end() : twins_.find(twin);
+    if (known != twins_.end()) return scores_of(points_, scan_.query(lane_), row, known->second);
+    ++exact_rows_;
+    const Dots dots = dots_of(kernels_, points_, scan_.query(lane_), row, row_scratch_);
+    if (twin >= 0) twins_.emplace(twin, dots);
+    return scores_of(points_, scan_.query(lane_), row, dots);
 }
 
 // which: 0 least cos, 1 greatest cos, 2 least rie, 3 greatest rie. Works on sign * value, so that
-// it always looks for the greatest.
-double Panel::exact_extreme(std::size_t lane, std::size_t which) {
+// it always looks for the greatest; best blocks first, best rows first, until no bound can win.
+double Search::exact_extreme(std::size_t which) {
     const double sign = which % 2 == 0 ? -1.0 : 1.0;
     const std::size_t score = which / 2;
-    const std::uint8_t* passes = mask(lane);
     auto bound = [&](std::size_t block) {
-        const Bounds e = error_bounds(blocks_[block], scales_[lane]);
-        return score == 0 ? e.cos : e.rie;
+        return score == 0 ? bounds_[block].cos : bounds_[block].rie;
     };
     double floor = -kInfinity;
-    for (std::size_t block = 0; block < block_count(n_); ++block) {
+    std::vector<Candidate> order;
+    for (std::size_t block = 0; block < blocks_.size(); ++block) {
         const double e = bound(block);
-        if (e == kInfinity) continue;
-        floor = std::max(floor, sign * static_cast<double>(extreme(lane, block, which)) - e);
-    }
-    double best = -kInfinity;
-    for (std::size_t block = 0; block < block_count(n_); ++block) {
-        const double e = bound(block);
-        const bool reachable =
-            e == kInfinity || sign * static_cast<double>(extreme(lane, block, which)) + e >= floor;
-        if (!reachable) continue;
-        for (std::size_t i = 0; i < block_size(n_, block); ++i) {
-            const std::size_t row = block * kBlockRows + i;
-            if (passes != nullptr && passes[row] == 0) continue;
-            const double value = static_cast<double>(approximate(lane, block, i, score));
-            if (e != kInfinity && sign * value + e < floor) continue;
-            const Pair pair = evaluate(kernels_, points_, queries_[lane], row);
-            best = std::max(best, sign * (score == 0 ? pair.cos : pair.rie));
-            ++exact_rows_;
+        const double value = sign * static_cast<double>(extreme(block, which));
+        if (e == kInfinity) {
+            order.push_back({kInfinity, block});
+        } else if (!empty(block)) {
+            floor = std::max(floor, value - e);
+            if (value + e >= floor) order.push_back({value + e, block});
         }
     }
-    return sign * best;
+    std::sort(order.begin(), order.end(), higher);
+    double best = -kInfinity;
+    double greatest = -kInfinity;
+    std::vector<Candidate> rows;
+    for (const auto& [upper, block] : order) {
+        if (upper < std::max(best, floor)) break;
+        const double e = bound(block);
+        const Scores scores = approximate(block);
+        const std::uint8_t* passes = block_mask(block);
+        rows.clear();
+        for (std::size_t i = 0; i < block_size(points_.rows.rows, block); ++i) {
+            if (passes != nullptr && passes[i] == 0) continue;
+            const float value = score == 0 ? scores.cos[i] : scores.rie[i];
+            const double most = e == kInfinity ? kInfinity : sign * static_cast<double>(value) + e;
+            if (most >= std::max(best, floor)) rows.push_back({most, block * kBlockRows + i});
+        }
+        std::sort(rows.begin(), rows.end(), higher);
+        for (const auto& [most, row] : rows) {
+            if (most < best) break;
+            const Pair pair = exact(row);
+            // The query's bias is part of the exact value and not of the bounds.
+            const double value = sign * (score == 0 ? pair.cos : pair.rie);
+            greatest = std::max(greatest, value);
+            best = std::max(best, score == 0 ? value : value - sign * scan_.query(lane_).bias);
+        }
+    }
+    return sign * greatest;
 }
 
-Normaliser Panel::exact_range(std::size_t lane, std::size_t score) {
-    const double low = exact_extreme(lane, 2 * score);
-    const double high = exact_extreme(lane, 2 * score + 1);
+Normaliser Search::exact_range(std::size_t score) {
+    const double low = exact_extreme(2 * score);
+    const double high = exact_extreme(2 * score + 1);
     return high > low ? Normaliser{low, high - low} : Normaliser{0.0, 0.0};
 }
 
-Linear Panel::linear_of(std::size_t lane, const Fusion& fusion) const {
+Linear Search::linear_of(const Fusion& fusion) const {
     Linear linear;
     const double w = fusion.cosine_weight;
     if (w > 0.0 && fusion.cos.width > 0.0) linear.a = w / fusion.cos.width;
     if (w < 1.0 && fusion.rie.width > 0.0) linear.b = (1.0 - w) / fusion.rie.width;
     double most_cos = 0.0, most_rie = 0.0;
-    for (std::size_t block = 0; block < block_count(n_); ++block) {
-        if (error_bounds(blocks_[block], scales_[lane]).cos == kInfinity) continue;
+    for (std::size_t block = 0; block < blocks_.size(); ++block) {
+        if (bounds_[block].cos == kInfinity || empty(block)) continue;
         for (std::size_t side = 0; side < 2; ++side) {
-            const auto c = static_cast<double>(extreme(lane, block, side));
-            const auto r = static_cast<double>(extreme(lane, block, 2 + side));
-            if (std::isfinite(c)) most_cos = std::max(most_cos, std::abs(c));
-            if (std::isfinite(r)) most_rie = std::max(most_rie, std::abs(r));
+            most_cos = std::max(most_cos, std::abs(static_cast<double>(extreme(block, side))));
+            most_rie = std::max(most_rie, std::abs(static_cast<double>(extreme(block, 2 + side))));
         }
     }
-    linear.rounding = kSlack * 6.0 * kUnit * (linear.a * most_cos + linear.b * most_rie) +
-                      kSlack * kUnit * kUnit * std::abs(queries_[lane].bias) * linear.b +
-                      4.0 * kSubnormal;
+    linear.rounding =
+        kSlack * 6.0 * kUnit * (linear.a * most_cos + linear.b * most_rie) + 4.0 * kSubnormal;
     return linear;
 }
 
-// Collects, for the blocks of one chunk, the rows whose upper bound reaches the k-th largest lower
-// bound seen so far.
-void Panel::select(std::size_t k, const std::vector<Linear>& linear, std::size_t chunk,
-                   std::vector<LowerBounds>& lower,
-                   std::vector<std::vector<std::pair<double, std::size_t>>>& kept) {
-    const std::size_t count = queries_.size();
-    lower.assign(count, LowerBounds(k));
-    kept.assign(count, {});
-    const float never = std::numeric_limits<float>::infinity();
-    float a[kMostLanes] = {}, b[kMostLanes] = {}, threshold[kMostLanes];
-    std::fill(threshold, threshold + kMostLanes, never);
-    std::uint32_t rows[kBlockRows], lane_bits[kBlockRows];
-    for (std::size_t l = 0; l < count; ++l) {
-        a[l] = static_cast<float>(linear[l].a);
-        b[l] = static_cast<float>(linear[l].b);
+// Keeps the rows of a block whose upper bound reaches the k-th largest lower bound so far.
+void Search::collect(std::size_t block, const Linear& linear, Largest& lower,
+                     std::vector<Candidate>& kept) {
+    const double bound = linear.bound(bounds_[block]);
+    const std::size_t n = block_size(points_.rows.rows, block);
+    const std::uint8_t* passes = block_mask(block);
+    const std::size_t first = block * kBlockRows;
+    if (bound == kInfinity) {
+        for (std::size_t i = 0; i < n; ++i) {
+            if (passes == nullptr || passes[i] != 0) kept.push_back({kInfinity, first + i});
+        }
+        return;
     }
-    const std::size_t end = std::min(block_count(n_), (chunk + 1) * kChunkBlocks);
-    for (std::size_t block = chunk * kChunkBlocks; block < end; ++block) {
-        const std::size_t n = block_size(n_, block);
-        double bound[kMostLanes];
-        for (std::size_t l = 0; l < count; ++l) {
-            bound[l] = linear[l].bound(error_bounds(blocks_[block], scales_[l]));
-            threshold[l] = round_down(lower[l].threshold() - bound[l]);
-        }
-        auto keep = [&](std::size_t l, std::size_t i) {
-            const double value =
-                bound[l] == kInfinity
-                    ? 0.0
-                    : linear[l].a * static_cast<double>(approximate(l, block, i, 0)) +
-                          linear[l].b * static_cast<double>(approximate(l, block, i, 1));
-            lower[l].offer(value - bound[l]);
-            kept[l].push_back({value + bound[l], block * kBlockRows + i});
-        };
-        auto keep_all = [&](std::size_t l) {
-            const std::uint8_t* passes = block_mask(l, block);
-            for (std::size_t i = 0; i < n; ++i) {
-                if (passes == nullptr || passes[i] != 0) keep(l, i);
-            }
-        };
-        const float* tile = block_tile(block);
-        if (single_) {
-            if (bound[0] == kInfinity) {
-                keep_all(0);
-                continue;
-            }
-            const std::size_t found = kernels_.select_single(tile, tile + n, block_mask(0, block),
-                                                             n, a[0], b[0], threshold[0], rows);
-            for (std::size_t j = 0; j < found; ++j) keep(0, rows[j]);
-            continue;
-        }
-        for (std::size_t l = 0; l < count; ++l) {
-            if (bound[l] == kInfinity) threshold[l] = never;
-        }
-        const std::size_t found =
-            kernels_.select_panel(tile, block_mask(0, block), n, a, b, threshold, rows, lane_bits);
-        for (std::size_t j = 0; j < found; ++j) {
-            for (std::uint32_t bits = lane_bits[j]; bits != 0; bits &= bits - 1) {
-                keep(static_cast<std::size_t>(__builtin_ctz(bits)), rows[j]);
-            }
-        }
-        for (std::size_t l = 0; l < count; ++l) {
-            if (bound[l] == kInfinity) keep_all(l);
-        }
+    const Scores scores = approximate(block);
+    std::uint32_t rows[kBlockRows];
+    const std::size_t found =
+        kernels_.select(scores.cos, scores.rie, passes, n, static_cast<float>(linear.a),
+                        static_cast<float>(linear.b), round_down(lower.threshold() - bound), rows);
+    for (std::size_t j = 0; j < found; ++j) {
+        const double value = linear.value(static_cast<double>(scores.cos[rows[j]]),
+                                          static_cast<double>(scores.rie[rows[j]]));
+        lower.offer(value - bound);
+        kept.push_back({value + bound, first + rows[j]});
     }
 }
 
-void Panel::run(std::size_t k, FusedTopkResult& result) {
-    const std::size_t count = queries_.size();
-    const std::size_t chunks = (block_count(n_) + kChunkBlocks - 1) / kChunkBlocks;
-    const std::size_t threads = threads_for(points_);
-    parallel_for(chunks, threads, [&](std::size_t chunk) {
-        const std::size_t end = std::min(block_count(n_), (chunk + 1) * kChunkBlocks);
-        for (std::size_t block = chunk * kChunkBlocks; block < end; ++block) score_block(block);
-    });
-
-    std::vector<Fusion> fusion(count);
-    std::vector<Linear> linear(count);
-    for (std::size_t l = 0; l < count; ++l) {
-        fusion[l].cosine_weight = options_.cosine_weight;
-        if (options_.norm == Norm::minmax) {
-            if (options_.cosine_weight > 0.0) fusion[l].cos = exact_range(l, 0);
-            if (options_.cosine_weight < 1.0) fusion[l].rie = exact_range(l, 1);
-        }
-        linear[l] = linear_of(l, fusion[l]);
+bool Search::run(std::size_t k, std::vector<Scored>& found) {
+    Fusion fusion{options_.cosine_weight, {}, {}};
+    if (options_.norm == Norm::minmax) {
+        if (options_.cosine_weight > 0.0) fusion.cos = exact_range(0);
+        if (options_.cosine_weight < 1.0) fusion.rie = exact_range(1);
     }
-
-    std::vector<std::vector<LowerBounds>> lower(chunks);
-    std::vector<std::vector<std::vector<std::pair<double, std::size_t>>>> kept(chunks);
-    parallel_for(chunks, threads,
-                 [&](std::size_t chunk) { select(k, linear, chunk, lower[chunk], kept[chunk]); });
-
-    std::vector<Scored> scored;
-    for (std::size_t l = 0; l < count; ++l) {
-        if (!linear[l].representable()) {  // scores closer together than float32 can tell
-            exact_topk(points_, all_queries_, options_, begin_ + l, begin_ + l + 1, k, result);
-            continue;
-        }
-        LowerBounds all(k);
-        for (std::size_t c = 0; c < chunks; ++c) {
-            for (double value : lower[c][l].values()) all.offer(value);
-        }
-        scored.clear();
-        for (std::size_t c = 0; c < chunks; ++c) {
-            for (const auto& [upper, row] : kept[c][l]) {
-                if (upper < all.threshold()) continue;
-                scored.push_back({fusion[l](evaluate(kernels_, points_, queries_[l], row)),
-                                  static_cast<std::int64_t>(row)});
+    const Linear linear = linear_of(fusion);
+    if (!linear.representable()) return false;
+    found.clear();
+    if (linear.a == 0.0 && linear.b == 0.0) {  // neither score has any spread: all are 0
+        for (std::size_t row = 0; row < points_.rows.rows && found.size() < k; ++row) {
+            if (mask_ == nullptr || mask_[row] != 0) {
+                found.push_back({0.0, static_cast<std::int64_t>(row)});
             }
         }
-        exact_rows_ += scored.size();
-        write_result(scored, begin_ + l, k, result);
+        return true;
     }
-    result.exact_rows += exact_rows_;
+
+    std::vector<Candidate> order;
+    for (std::size_t block = 0; block < blocks_.size(); ++block) {
+        const double bound = linear.bound(bounds_[block]);
+        if (bound == kInfinity) {
+            order.push_back({kInfinity, block});
+        } else if (!empty(block)) {
+            order.push_back({linear.value(static_cast<double>(extreme(block, 1)),
+                                          static_cast<double>(extreme(block, 3))) +
+                                 bound,
+                             block});
+        }
+    }
+    const std::size_t best = std::min(kFirstBlocks, order.size());
+    std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(best), order.end(),
+                      higher);
+    Largest lower(k);
+    std::vector<Candidate> kept;
+    for (const auto& [upper, block] : order) {
+        if (upper >= lower.threshold()) collect(block, linear, lower, kept);
+    }
+
+    std::sort(kept.begin(), kept.end(), higher);
+    Largest exactly(k);
+    for (const auto& [upper, row] : kept) {
+        if (upper < lower.threshold() || upper < exactly.threshold()) break;
+        const Pair pair = exact(row);
+        found.push_back({fusion(pair), static_cast<std::int64_t>(row)});
+        exactly.offer(linear.value(pair.cos, pair.rie - scan_.query(lane_).bias));
+    }
+    return true;
 }
 
 }  // namespace
+
+std::size_t queries_together(const PreparedPoints& points, const FusedOptions& options) {
+    if (points.points.storage == ScanStorage::int8) return kMostPairs;
+    return fused_topk_kernels(options.isa).lanes;
+}
+
+std::size_t search_together(const PreparedPoints& points, const FusedQueries& queries,
+                            const FusedOptions& options, std::size_t begin, std::size_t end,
+                            std::size_t k, FusedTopkResult& result) {
+    const Scan scan(points, queries, options, begin, end);
+    const FusedTopkKernels& kernels = fused_topk_kernels(options.isa);
+    const std::size_t n = points.points.rows.rows;
+    const std::size_t blocks = block_count(n);
+    const std::size_t count = scan.count();
+    const std::size_t tile = scan.width() * 2 * kBlockRows;
+    const bool keep = blocks * tile * sizeof(float) <= kStoredBytes;
+    const std::unique_ptr<float[]> stored(keep ? new float[blocks * tile] : nullptr);
+    const std::unique_ptr<float[]> extremes(new float[blocks * count * 4]);
+    const std::size_t threads = threads_for(points.points);
+    parallel_for((blocks + kChunkBlocks - 1) / kChunkBlocks, threads, [&](std::size_t chunk) {
+        const std::unique_ptr<float[]> passing(keep ? nullptr : new float[tile]);
+        const std::size_t last = std::min(blocks, (chunk + 1) * kChunkBlocks);
+        for (std::size_t block = chunk * kChunkBlocks; block < last; ++block) {
+            float* out = keep ? stored.get() + block * tile : passing.get();
+            scan.score(block, out);
+            for (std::size_t lane = 0; lane < count; ++lane) {
+                const std::uint8_t* mask = query_mask(options, begin + lane, n);
+                const float* cos = out + lane * 2 * kBlockRows;
+                kernels.extremes(cos, cos + kBlockRows,
+                                 mask == nullptr ? nullptr : mask + block * kBlockRows,
+                                 block_size(n, block), extremes.get() + (block * count + lane) * 4);
+            }
+        }
+    });
+    std::vector<std::size_t> exact_rows(count, 0);
+    parallel_for(count, threads, [&](std::size_t lane) {
+        Search search(points, options, scan, lane, begin + lane, stored.get(), tile, extremes.get(),
+                      count);
+        std::vector<Scored> found;
+        if (search.run(k, found)) {
+            write_result(found, begin + lane, k, result);
+            exact_rows[lane] = search.exact_rows();
+        } else {
+            FusedTopkResult part = result;
+            part.exact_rows = 0;
+            exact_topk(points.points, queries, options, begin + lane, begin + lane + 1, k, part);
+            exact_rows[lane] = part.exact_rows;
+        }
+    });
+    std::size_t total = 0;
+    for (std::size_t rows : exact_rows) total += rows;
+    return total;
+}
+
 }  // namespace fused
 
-void fused_topk(const FusedPoints& points, const FusedQueries& queries, const FusedOptions& options,
-                std::size_t k, FusedTopkResult& result) {
+void fused_topk(const PreparedPoints& points, const FusedQueries& queries,
+                const FusedOptions& options, std::size_t k, FusedTopkResult& result) {
     using namespace fused;
-    const std::size_t n = points.rows.rows;
+    const std::size_t n = points.points.rows.rows;
     result.exact_rows = 0;
     if (n <= kExactRows || k > n / 4 || k == 0 || options.norm == Norm::zscore) {
-        exact_topk(points, queries, options, 0, queries.count, k, result);
+        exact_topk(points.points, queries, options, 0, queries.count, k, result);
         return;
     }
-    const std::vector<BlockScales> blocks = block_scales(points);
-    const std::size_t lanes = fused_topk_kernels(options.isa).lanes;
-    const bool panels = !options.mask_per_query && n * 2 * lanes * sizeof(float) <= kPanelBytes;
+    const std::size_t together = queries_together(points, options);
+    const std::size_t least = points.points.storage == ScanStorage::int8 ? 1 : kPanelQueries;
     std::vector<std::pair<std::size_t, std::size_t>> ranges;
     for (std::size_t b = 0; b < queries.count;) {
         const std::size_t rest = queries.count - b;
-        const std::size_t step = panels && rest >= kPanelQueries ? std::min(lanes, rest) : 1;
+        const std::size_t step = rest >= least ? std::min(together, rest) : 1;
         ranges.emplace_back(b, b + step);
         b += step;
     }
-    // Large sets are split by rows inside each panel, small ones by panels.
-    const bool by_rows = threads_for(points) > 1;
-    const std::size_t work = n * points.rows.cols * sizeof(float) * ranges.size();
+    // Large sets are split by rows inside each group of queries, small ones by groups.
+    const bool by_rows = threads_for(points.points) > 1;
+    const std::size_t work = n * points.points.rows.cols * sizeof(float) * ranges.size();
     const std::size_t threads = by_rows || work < kSerialBytes ? 1 : num_threads();
-    std::vector<FusedTopkResult> parts(ranges.size(), result);
+    std::vector<std::size_t> exact_rows(ranges.size(), 0);
     parallel_for(ranges.size(), threads, [&](std::size_t i) {
-        Panel(points, blocks, queries, options, ranges[i].first, ranges[i].second).run(k, parts[i]);
+        exact_rows[i] =
+            search_together(points, queries, options, ranges[i].first, ranges[i].second, k, result);
     });
-    for (const FusedTopkResult& part : parts) result.exact_rows += part.exact_rows;
+    for (std::size_t rows : exact_rows) result.exact_rows += rows;
 }
 
 }  // namespace riemem

@@ -20,8 +20,8 @@ std::size_t panel_roundings(std::size_t d) { return d; }  // one fused step per 
 // A row is one contiguous stream, read once for both dot products: reading several rows in
 // lock-step defeats the prefetcher.
 void score_single(const float* rows, std::ptrdiff_t stride, std::size_t n, std::size_t d,
-                  const float* q, const float* w, float offset, const BlockTerms& terms, float* cos,
-                  float* rie) {
+                  const float* q, const float* w, float offset, const BlockTerms& terms,
+                  float* out) {
     for (std::size_t i = 0; i < n; ++i) {
         const float* row = rows + static_cast<std::ptrdiff_t>(i) * stride;
         VecF q0 = broadcast(0.0f), q1 = q0, w0 = q0, w1 = q0;
@@ -39,8 +39,9 @@ void score_single(const float* rows, std::ptrdiff_t stride, std::size_t n, std::
             q0 = fma(x, load(q + t), q0);
             w0 = fma(x, load(w + t), w0);
         }
-        cos[i] = sum_lanes(q0 + q1) * terms.inv_norm[i];
-        rie[i] = terms.scale[i] * (sum_lanes(w0 + w1) + offset) + terms.bias[i];
+        out[i] = terms.cos_scale[i] * sum_lanes(q0 + q1);
+        out[kBlockRows + i] =
+            terms.rie_scale[i] * sum_lanes(w0 + w1) + (terms.scale[i] * offset + terms.bias[i]);
     }
 }
 
@@ -71,8 +72,9 @@ RIEMEM_INLINE void multiply_tile(const float* rows, std::ptrdiff_t stride, std::
 }
 
 void score_panel(const float* rows, std::ptrdiff_t stride, std::size_t n, std::size_t d,
-                 const float* panel, const float* offsets, const BlockTerms& terms, float* tile) {
-    if (d == 0) std::memset(tile, 0, n * 2 * kLanes * sizeof(float));
+                 const float* panel, const float* offsets, const BlockTerms& terms, float* out) {
+    float tile[kBlockRows * 2 * kLanes];  // (rows, 2, lanes)
+    if (d == 0) std::memset(tile, 0, sizeof(tile));
     for (std::size_t t = 0; t < d; t += kDepth) {
         const std::size_t depth = d - t < kDepth ? d - t : kDepth;
         const float* slice = panel + t * 2 * kLanes;
@@ -89,15 +91,94 @@ void score_panel(const float* rows, std::ptrdiff_t stride, std::size_t n, std::s
     }
     const VecF offset = load(offsets);
     for (std::size_t i = 0; i < n; ++i) {
-        float* out = tile + i * 2 * kLanes;
-        store(out, load(out) * broadcast(terms.inv_norm[i]));
-        store(out + kLanes, fma(broadcast(terms.scale[i]), load(out + kLanes) + offset,
-                                broadcast(terms.bias[i])));
+        float* row = tile + i * 2 * kLanes;
+        store(row, load(row) * broadcast(terms.cos_scale[i]));
+        const VecF constant = fma(broadcast(terms.scale[i]), offset, broadcast(terms.bias[i]));
+        store(row + kLanes, fma(broadcast(terms.rie_scale[i]), load(row + kLanes), constant));
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+        for (std::size_t b = 0; b < kLanes; ++b) {
+            out[b * 2 * kBlockRows + i] = tile[i * 2 * kLanes + b];
+            out[(b * 2 + 1) * kBlockRows + i] = tile[(i * 2 + 1) * kLanes + b];
+        }
     }
 }
 
-void extremes_single(const float* cos, const float* rie, const std::uint8_t* mask, std::size_t n,
-                     float out[4]) {
+// G vectors of rows against P queries of one 64-row tile: 2 G P sums stay in registers.
+template <std::size_t G, std::size_t P>
+RIEMEM_INLINE void int8_rows(const std::uint8_t* tile, std::size_t groups, const Int8Pair* pairs,
+                             const BlockTerms& terms, std::size_t first, float* out) {
+    VecI acc_q[G][P];
+    VecI acc_w[G][P];
+    for (std::size_t g = 0; g < G; ++g) {
+        for (std::size_t p = 0; p < P; ++p) acc_q[g][p] = acc_w[g][p] = broadcast_int(0);
+    }
+    for (std::size_t t = 0; t < groups; ++t) {
+        VecI rows[G];
+        for (std::size_t g = 0; g < G; ++g) rows[g] = load_bytes(tile + t * 256 + g * 4 * kLanes);
+        for (std::size_t p = 0; p < P; ++p) {
+            const VecI q = broadcast_int(pairs[p].q[t]);
+            const VecI w = broadcast_int(pairs[p].w[t]);
+            for (std::size_t g = 0; g < G; ++g) {
+                acc_q[g][p] = add_dot4(acc_q[g][p], rows[g], q);
+                acc_w[g][p] = add_dot4(acc_w[g][p], rows[g], w);
+            }
+        }
+    }
+    for (std::size_t g = 0; g < G; ++g) {
+        const std::size_t at = first + g * kLanes;
+        const VecF cos_scale = load(terms.cos_scale + at);
+        const VecF rie_scale = load(terms.rie_scale + at);
+        const VecF scale = load(terms.scale + at);
+        const VecF bias = load(terms.bias + at);
+        for (std::size_t p = 0; p < P; ++p) {
+            const Int8Pair& pair = pairs[p];
+            const VecF dot_q = to_float(subtract(acc_q[g][p], broadcast_int(pair.q_correction))) *
+                               broadcast(pair.q_scale);
+            const VecF dot_w = to_float(subtract(acc_w[g][p], broadcast_int(pair.w_correction))) *
+                               broadcast(pair.w_scale);
+            store(out + p * 2 * kBlockRows + at, cos_scale * dot_q);
+            store(out + (p * 2 + 1) * kBlockRows + at,
+                  fma(rie_scale, dot_w, fma(scale, broadcast(pair.offset), bias)));
+        }
+    }
+}
+
+template <std::size_t P>
+RIEMEM_INLINE void int8_tile(const std::uint8_t* tile, std::size_t groups, const Int8Pair* pairs,
+                             const BlockTerms& terms, std::size_t first, float* out) {
+    constexpr std::size_t kG = kInt8Rows < 64 / kLanes ? kInt8Rows : 64 / kLanes;
+    for (std::size_t g = 0; g < 64 / kLanes; g += kG) {
+        int8_rows<kG, P>(tile + g * 4 * kLanes, groups, pairs, terms, first + g * kLanes, out);
+    }
+}
+
+void score_int8(const std::uint8_t* tiles, std::size_t n, std::size_t d, const Int8Pair* pairs,
+                std::size_t count, const BlockTerms& terms, float* out) {
+    const std::size_t groups = (d + 3) / 4;
+    for (std::size_t first = 0; first < n; first += 64) {
+        const std::uint8_t* tile = tiles + first * groups * 4;
+        std::size_t b = 0;
+        for (; b + kInt8Pairs <= count; b += kInt8Pairs) {
+            int8_tile<kInt8Pairs>(tile, groups, pairs + b, terms, first, out + b * 2 * kBlockRows);
+        }
+        for (; b < count; ++b) {
+            int8_tile<1>(tile, groups, pairs + b, terms, first, out + b * 2 * kBlockRows);
+        }
+    }
+}
+
+void widen(const std::uint16_t* high, std::size_t count, float* out) {
+    std::size_t t = 0;
+    for (; t + kLanes <= count; t += kLanes) store(out + t, load_bfloat16(high + t));
+    for (; t < count; ++t) {
+        const std::uint32_t bits = static_cast<std::uint32_t>(high[t]) << 16;
+        std::memcpy(out + t, &bits, sizeof(bits));
+    }
+}
+
+void extremes(const float* cos, const float* rie, const std::uint8_t* mask, std::size_t n,
+              float out[4]) {
     const float infinity = __builtin_inff();
     VecF low_c = broadcast(infinity), low_r = low_c;
     VecF high_c = broadcast(-infinity), high_r = high_c;
@@ -134,27 +215,8 @@ void extremes_single(const float* cos, const float* rie, const std::uint8_t* mas
     }
 }
 
-void extremes_panel(const float* tile, const std::uint8_t* mask, std::size_t n, float* out) {
-    const float infinity = __builtin_inff();
-    VecF low_c = broadcast(infinity), low_r = low_c;
-    VecF high_c = broadcast(-infinity), high_r = high_c;
-    for (std::size_t i = 0; i < n; ++i) {
-        if (mask != nullptr && mask[i] == 0) continue;
-        const VecF c = load(tile + i * 2 * kLanes);
-        const VecF r = load(tile + i * 2 * kLanes + kLanes);
-        low_c = vmin(low_c, c);
-        high_c = vmax(high_c, c);
-        low_r = vmin(low_r, r);
-        high_r = vmax(high_r, r);
-    }
-    store(out, low_c);
-    store(out + kLanes, high_c);
-    store(out + 2 * kLanes, low_r);
-    store(out + 3 * kLanes, high_r);
-}
-
-std::size_t select_single(const float* cos, const float* rie, const std::uint8_t* mask,
-                          std::size_t n, float a, float b, float threshold, std::uint32_t* out) {
+std::size_t select(const float* cos, const float* rie, const std::uint8_t* mask, std::size_t n,
+                   float a, float b, float threshold, std::uint32_t* out) {
     const VecF va = broadcast(a), vb = broadcast(b), vt = broadcast(threshold);
     std::size_t count = 0;
     std::size_t i = 0;
@@ -169,23 +231,6 @@ std::size_t select_single(const float* cos, const float* rie, const std::uint8_t
     for (; i < n; ++i) {
         if (mask != nullptr && mask[i] == 0) continue;
         if (a * cos[i] + b * rie[i] >= threshold) out[count++] = static_cast<std::uint32_t>(i);
-    }
-    return count;
-}
-
-std::size_t select_panel(const float* tile, const std::uint8_t* mask, std::size_t n, const float* a,
-                         const float* b, const float* thresholds, std::uint32_t* out_rows,
-                         std::uint32_t* out_lanes) {
-    const VecF va = load(a), vb = load(b), vt = load(thresholds);
-    std::size_t count = 0;
-    for (std::size_t i = 0; i < n; ++i) {
-        const VecF c = load(tile + i * 2 * kLanes);
-        const VecF r = load(tile + i * 2 * kLanes + kLanes);
-        const std::uint32_t lanes = at_least(fma(va, c, vb * r), vt);
-        if (lanes != 0 && (mask == nullptr || mask[i] != 0)) {
-            out_rows[count] = static_cast<std::uint32_t>(i);
-            out_lanes[count++] = lanes;
-        }
     }
     return count;
 }
@@ -260,8 +305,8 @@ void quadratic_four(const double* centred, const double* whitening, std::size_t 
 }
 
 constexpr FusedTopkKernels kKernels = {
-    kLanes,         single_roundings, panel_roundings, score_single, score_panel, extremes_single,
-    extremes_panel, select_single,    select_panel,    dot_pair,     square_norm, quadratic_four,
+    kLanes, single_roundings, panel_roundings, score_single, score_panel, score_int8,
+    widen,  extremes,         select,          dot_pair,     square_norm, quadratic_four,
 };
 
 }  // namespace

@@ -1,0 +1,7 @@
+#include "kernels/max_member/max_member_vec.inl.hpp"
+
+namespace riemem {
+
+const MaxMemberKernels& max_member_kernels_avx2() { return kKernels; }
+
+}  // namespace riemem
