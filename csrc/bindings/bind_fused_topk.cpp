@@ -235,34 +235,6 @@ void bind_fused_topk(py::module_& module) {
              mask, arg("isa"), arg("out").noconvert())
         .def("scores", &scores<double>, q, w, offsets, query_bias, arg("cosine_weight"),
              arg("norm"), mask, arg("isa"), arg("out").noconvert());
-    // Until every caller keeps its Points.
-    module.def(
-        "fused_topk",
-        [](const py::array_t<float>& r, const Array<double>& inv, const OptionalVector& scale,
-           const OptionalVector& bias, const Array<double>& qs, const Array<double>& ws,
-           const Array<double>& offs, const Array<double>& qb, double weight, int norm,
-           const OptionalMask& m, std::size_t k, const std::string& isa) {
-            return topk(*Points::make(r, inv, scale, bias, std::nullopt), qs, ws, offs, qb, weight,
-                        norm, m, k, isa);
-        },
-        rows, inv_norms, row_scale, row_bias, q, w, offsets, query_bias, arg("cosine_weight"),
-        arg("norm"), mask, arg("k"), arg("isa") = "auto");
-    const auto bind_scores = [&](auto function) {
-        module.def(
-            "fused_scores",
-            [function](const py::array_t<float>& r, const Array<double>& inv,
-                       const OptionalVector& scale, const OptionalVector& bias,
-                       const Array<double>& qs, const Array<double>& ws, const Array<double>& offs,
-                       const Array<double>& qb, double weight, int norm, const OptionalMask& m,
-                       const std::string& isa, decltype(function) out) {
-                scores(*Points::make(r, inv, scale, bias, std::nullopt), qs, ws, offs, qb, weight,
-                       norm, m, isa, out);
-            },
-            rows, inv_norms, row_scale, row_bias, q, w, offsets, query_bias, arg("cosine_weight"),
-            arg("norm"), mask, arg("isa"), arg("out").noconvert());
-    };
-    bind_scores(py::array_t<float>());
-    bind_scores(py::array_t<double>());
     module.def("row_stats", &row_stats, rows, arg("isa") = "auto");
     module.def("quadratic_rows", &quadratic, rows, arg("mean").noconvert(),
                arg("whitening").noconvert(), arg("isa") = "auto");

@@ -15,7 +15,9 @@ namespace py = pybind11;
 
 void bind_core(py::module_& module);
 void bind_fused_topk(py::module_& module);
+void bind_max_member(py::module_& module);
 void bind_quantize(py::module_& module);
+void bind_token_select(py::module_& module);
 
 template <typename T>
 using Array = py::array_t<T, py::array::c_style>;

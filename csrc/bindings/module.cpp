@@ -25,5 +25,7 @@ PYBIND11_MODULE(_core, module) {
     });
     riemem::bind_core(module);
     riemem::bind_fused_topk(module);
+    riemem::bind_max_member(module);
     riemem::bind_quantize(module);
+    riemem::bind_token_select(module);
 }

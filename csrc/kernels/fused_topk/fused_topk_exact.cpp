@@ -118,7 +118,9 @@ void exact_topk(const FusedPoints& points, const FusedQueries& queries, const Fu
             scored.clear();
             for (std::size_t i = 0; i < n; ++i) {
                 if (mask != nullptr && mask[i] == 0) continue;
-                scored.push_back({group.score(g, i), static_cast<std::int64_t>(i)});
+                const double score = group.score(g, i);
+                if (std::isnan(score)) continue;  // a NaN is never among the best
+                scored.push_back({score, static_cast<std::int64_t>(i)});
             }
             write_result(scored, b + g, k, result);
         }

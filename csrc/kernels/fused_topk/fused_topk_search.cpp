@@ -17,9 +17,13 @@ constexpr std::size_t kPanelQueries = 4;  // fewer float32 queries than this go 
 constexpr std::size_t kStoredBytes = std::size_t{4} << 20;  // scores kept rather than made again
 constexpr std::size_t kFirstBlocks = 8;  // best blocks, searched for a threshold before the rest
 
-double norm_of(const std::vector<double>& v) {
+double norm_of(const std::vector<double>& padded) {
+    double part[8] = {};
+    for (std::size_t t = 0; t < padded.size(); t += 8) {
+        for (std::size_t j = 0; j < 8; ++j) part[j] += padded[t + j] * padded[t + j];
+    }
     double sum = 0.0;
-    for (double x : v) sum += x * x;
+    for (double p : part) sum += p;
     return std::sqrt(sum) * (1.0 + 1e-12);
 }
 
@@ -30,6 +34,8 @@ class Largest {
 
     // The k-th largest, or minus infinity while there are fewer.
     double threshold() const { return heap_.size() < k_ ? -kInfinity : heap_.front(); }
+
+    std::size_t size() const { return k_; }
 
     void offer(double value) {
         if (heap_.size() < k_) {
@@ -55,6 +61,18 @@ struct Candidate {
 
 bool higher(const Candidate& a, const Candidate& b) {
     return a.upper > b.upper || (a.upper == b.upper && a.row < b.row);
+}
+
+// Calls visit(upper, row) from the highest upper bound down until it returns false. Few of many are
+// visited, so they come from a heap and are not sorted.
+template <typename Visit>
+void best_first(std::vector<Candidate>& candidates, Visit visit) {
+    const auto lower = [](const Candidate& a, const Candidate& b) { return higher(b, a); };
+    std::make_heap(candidates.begin(), candidates.end(), lower);
+    for (auto end = candidates.end(); end != candidates.begin(); --end) {
+        if (!visit(candidates.front().upper, candidates.front().row)) return;
+        std::pop_heap(candidates.begin(), end, lower);
+    }
 }
 
 // float32 scores of a few queries, block by block.
@@ -105,7 +123,8 @@ Scan::Scan(const PreparedPoints& prepared, const FusedQueries& queries, const Fu
     if (panel_) width_ = lanes;
     offsets_.assign(kMostLanes, 0.0f);
     if (points_.storage == ScanStorage::int8) {
-        int8_.reserve(2 * (end - begin));
+        int8_ = quantize_queries(queries.q + begin * d_, queries.w + begin * d_, end - begin,
+                                 *tables_.rotation);
     } else {
         single_.assign((end - begin) * 2 * padded_, 0.0f);
         if (panel_) packed_.assign(d_ * 2 * lanes, 0.0f);
@@ -121,10 +140,8 @@ Scan::Scan(const PreparedPoints& prepared, const FusedQueries& queries, const Fu
         scales.bias = std::abs(query.bias);
         scales.subnormal = kSubnormal * static_cast<double>(2 * d_ + 4);
         if (points_.storage == ScanStorage::int8) {
-            const Int8Query& q =
-                int8_.emplace_back(quantize_query(query.q.data(), *tables_.rotation));
-            const Int8Query& w =
-                int8_.emplace_back(quantize_query(query.w.data(), *tables_.rotation));
+            const Int8Query& q = int8_[2 * lane];
+            const Int8Query& w = int8_[2 * lane + 1];
             pairs_.push_back({q.packed.data(), w.packed.data(), q.correction, w.correction,
                               static_cast<float>(q.scale), static_cast<float>(w.scale),
                               offsets_[lane]});
@@ -251,6 +268,8 @@ class Search {
     const std::uint8_t* mask_;
     std::vector<Bounds> bounds_;
     float again_[2 * kBlockRows];
+    std::uint32_t hits_[kBlockRows];
+    std::vector<double> values_;
     std::vector<float> row_scratch_;
     std::unordered_map<std::int32_t, Dots> twins_;  // of rows that occur more than once
     std::size_t exact_rows_ = 0;
@@ -303,23 +322,34 @@ double Search::exact_extreme(std::size_t which) {
         if (upper < std::max(best, floor)) break;
         const double e = bound(block);
         const Scores scores = approximate(block);
+        const float* values = score == 0 ? scores.cos : scores.rie;
         const std::uint8_t* passes = block_mask(block);
+        const std::size_t n = block_size(points_.rows.rows, block);
         rows.clear();
-        for (std::size_t i = 0; i < block_size(points_.rows.rows, block); ++i) {
-            if (passes != nullptr && passes[i] == 0) continue;
-            const float value = score == 0 ? scores.cos[i] : scores.rie[i];
-            const double most = e == kInfinity ? kInfinity : sign * static_cast<double>(value) + e;
-            if (most >= std::max(best, floor)) rows.push_back({most, block * kBlockRows + i});
+        if (e == kInfinity) {
+            for (std::size_t i = 0; i < n; ++i) {
+                if (passes == nullptr || passes[i] != 0) {
+                    rows.push_back({kInfinity, block * kBlockRows + i});
+                }
+            }
+        } else {
+            const float least = round_down(std::max(best, floor) - e);
+            const std::size_t found = kernels_.select(values, values, passes, n,
+                                                      static_cast<float>(sign), 0.0f, least, hits_);
+            for (std::size_t j = 0; j < found; ++j) {
+                rows.push_back({sign * static_cast<double>(values[hits_[j]]) + e,
+                                block * kBlockRows + hits_[j]});
+            }
         }
-        std::sort(rows.begin(), rows.end(), higher);
-        for (const auto& [most, row] : rows) {
-            if (most < best) break;
+        best_first(rows, [&](double most, std::size_t row) {
+            if (most < best) return false;
             const Pair pair = exact(row);
             // The query's bias is part of the exact value and not of the bounds.
             const double value = sign * (score == 0 ? pair.cos : pair.rie);
             greatest = std::max(greatest, value);
             best = std::max(best, score == 0 ? value : value - sign * scan_.query(lane_).bias);
-        }
+            return true;
+        });
     }
     return sign * greatest;
 }
@@ -362,15 +392,33 @@ void Search::collect(std::size_t block, const Linear& linear, Largest& lower,
         return;
     }
     const Scores scores = approximate(block);
-    std::uint32_t rows[kBlockRows];
-    const std::size_t found =
-        kernels_.select(scores.cos, scores.rie, passes, n, static_cast<float>(linear.a),
-                        static_cast<float>(linear.b), round_down(lower.threshold() - bound), rows);
+    const auto value_of = [&](std::size_t i) {
+        return linear.value(static_cast<double>(scores.cos[i]), static_cast<double>(scores.rie[i]));
+    };
+    const auto select = [&] {
+        return kernels_.select(scores.cos, scores.rie, passes, n, static_cast<float>(linear.a),
+                               static_cast<float>(linear.b), round_down(lower.threshold() - bound),
+                               hits_);
+    };
+    std::size_t found = select();
+    if (lower.threshold() ==
+        -kInfinity) {  // fewer than k rows so far: this block's own best come first
+        values_.clear();
+        for (std::size_t j = 0; j < found; ++j) values_.push_back(value_of(hits_[j]));
+        const std::size_t best = std::min(lower.size(), found);
+        std::partial_sort(values_.begin(), values_.begin() + static_cast<std::ptrdiff_t>(best),
+                          values_.end(), std::greater<>());
+        for (std::size_t j = 0; j < best; ++j) lower.offer(values_[j] - bound);
+        found = select();
+        for (std::size_t j = 0; j < found; ++j) {
+            kept.push_back({value_of(hits_[j]) + bound, first + hits_[j]});
+        }
+        return;
+    }
     for (std::size_t j = 0; j < found; ++j) {
-        const double value = linear.value(static_cast<double>(scores.cos[rows[j]]),
-                                          static_cast<double>(scores.rie[rows[j]]));
+        const double value = value_of(hits_[j]);
         lower.offer(value - bound);
-        kept.push_back({value + bound, first + rows[j]});
+        kept.push_back({value + bound, first + hits_[j]});
     }
 }
 
@@ -413,14 +461,14 @@ bool Search::run(std::size_t k, std::vector<Scored>& found) {
         if (upper >= lower.threshold()) collect(block, linear, lower, kept);
     }
 
-    std::sort(kept.begin(), kept.end(), higher);
     Largest exactly(k);
-    for (const auto& [upper, row] : kept) {
-        if (upper < lower.threshold() || upper < exactly.threshold()) break;
+    best_first(kept, [&](double upper, std::size_t row) {
+        if (upper < lower.threshold() || upper < exactly.threshold()) return false;
         const Pair pair = exact(row);
         found.push_back({fusion(pair), static_cast<std::int64_t>(row)});
         exactly.offer(linear.value(pair.cos, pair.rie - scan_.query(lane_).bias));
-    }
+        return true;
+    });
     return true;
 }
 

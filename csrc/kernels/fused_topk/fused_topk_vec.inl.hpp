@@ -183,14 +183,14 @@ void extremes(const float* cos, const float* rie, const std::uint8_t* mask, std:
     VecF low_c = broadcast(infinity), low_r = low_c;
     VecF high_c = broadcast(-infinity), high_r = high_c;
     std::size_t i = 0;
-    if (mask == nullptr) {
+    if (mask == nullptr) {  // a NaN as the first operand leaves the second
         for (; i + kLanes <= n; i += kLanes) {
             const VecF c = load(cos + i);
             const VecF r = load(rie + i);
-            low_c = vmin(low_c, c);
-            high_c = vmax(high_c, c);
-            low_r = vmin(low_r, r);
-            high_r = vmax(high_r, r);
+            low_c = vmin(c, low_c);
+            high_c = vmax(c, high_c);
+            low_r = vmin(r, low_r);
+            high_r = vmax(r, high_r);
         }
     }
     float lane[4][kLanes];

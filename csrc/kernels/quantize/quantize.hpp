@@ -22,7 +22,7 @@ constexpr std::size_t kRotatedTogether = 8;
 class Rotation {
  public:
     explicit Rotation(std::size_t d);
-    // W vectors at once: element t of vector j at x[t * W + j]; W is 1 or kRotatedTogether.
+    // W vectors at once: element t of vector j at x[t * W + j]; W is 1, 2 or kRotatedTogether.
     template <std::size_t W>
     void apply(double* x, double* scratch) const;
     std::size_t dim() const { return dim_; }
@@ -46,7 +46,9 @@ struct Int8Query {
     double residual = 0.0;
     std::int32_t correction = 0;  // 128 * sum of the int8: what the rows' offset adds to a dot
 };
-Int8Query quantize_query(const double* vector, const Rotation& rotation);
+// Row b of `first`, then row b of `second`, for every b < count; both are (count, d).
+std::vector<Int8Query> quantize_queries(const double* first, const double* second,
+                                        std::size_t count, const Rotation& rotation);
 
 // float32 = high + low: high is the nearest bfloat16, low the difference of the bit patterns.
 // residual bounds |row - high|.

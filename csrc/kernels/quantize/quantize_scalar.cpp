@@ -64,33 +64,84 @@ struct Quantised {
     double residual;
 };
 
-// int8 values of the vector x[0], x[step], ... with one scale, and the length of what is left.
-Quantised quantise(const double* x, std::size_t step, std::size_t d, std::int8_t* out) {
-    double most = 0.0;
-    double length = 0.0;
-    for (std::size_t t = 0; t < d; ++t) {
-        const double value = x[t * step];
-        most = std::max(most, std::abs(value));
-        length += value * value;
+// int8 values of a vector of `padded` elements, zeros past its end, with one scale, and the length
+// of what is left. Eight partial results each, so that the loops are vectors.
+Quantised quantise(const double* x, std::size_t padded, std::int8_t* out) {
+    double most[8] = {}, square[8] = {}, rest[8] = {};
+    for (std::size_t t = 0; t < padded; t += 8) {
+        for (std::size_t j = 0; j < 8; ++j) {
+            const double size = std::abs(x[t + j]);
+            most[j] = size > most[j] ? size : most[j];
+            square[j] += size * size;
+        }
     }
+    const double length = std::sqrt(std::accumulate(square, square + 8, 0.0));
     // The scale is a float32, so that what is measured here is what the kernels will use.
-    const auto scale = static_cast<double>(static_cast<float>(most / 127.0));
-    if (!std::isfinite(scale)) {
-        std::fill_n(out, d, std::int8_t{0});
+    const auto scale =
+        static_cast<double>(static_cast<float>(*std::max_element(most, most + 8) / 127.0));
+    if (!std::isfinite(scale) || !std::isfinite(length)) {
+        std::fill_n(out, padded, std::int8_t{0});
         return {0.0, std::numeric_limits<double>::infinity()};
     }
     const double inverse = scale > 0.0 ? 1.0 / scale : 0.0;
-    double rest = 0.0;
-    for (std::size_t t = 0; t < d; ++t) {
-        const double value = std::clamp(x[t * step] * inverse, -127.0, 127.0);
-        const auto rounded = static_cast<std::int8_t>(value + (value < 0.0 ? -0.5 : 0.5));
-        const double difference = x[t * step] - scale * static_cast<double>(rounded);
-        rest += difference * difference;
-        out[t] = rounded;
+    for (std::size_t t = 0; t < padded; t += 8) {
+        for (std::size_t j = 0; j < 8; ++j) {
+            double value = x[t + j] * inverse;
+            value = value > 127.0 ? 127.0 : (value < -127.0 ? -127.0 : value);
+            // Adding and taking away 1.5 * 2^52 rounds to the nearest integer.
+            const double rounded = (value + 0x1.8p52) - 0x1.8p52;
+            const double difference = x[t + j] - scale * rounded;
+            rest[j] += difference * difference;
+            out[t + j] = static_cast<std::int8_t>(static_cast<std::int32_t>(rounded));
+        }
     }
-    const double margin = 1.0 + 1e-12 * static_cast<double>(d);
-    return {scale, std::sqrt(rest) * margin + kRotationError * std::sqrt(length) * margin};
+    const double margin = 1.0 + 1e-12 * static_cast<double>(padded);
+    return {scale, std::sqrt(std::accumulate(rest, rest + 8, 0.0)) * margin +
+                       kRotationError * length * margin};
 }
+
+constexpr std::size_t padded_dim(std::size_t d) { return (d + 7) / 8 * 8; }
+
+// Rotates up to kRotatedTogether vectors and hands each, padded with zeros, to use(j, vector).
+class Rotator {
+ public:
+    explicit Rotator(const Rotation& rotation)
+        : rotation_(rotation),
+          d_(rotation.dim()),
+          together_(d_ * kRotatedTogether),
+          scratch_(together_.size()),
+          one_(padded_dim(d_), 0.0) {}
+
+    template <typename Get, typename Use>
+    void run(std::size_t count, Get get, Use use) {
+        if (count <= 2) {  // the two vectors of a single query
+            run_width<2>(count, get, use);
+        } else {
+            run_width<kRotatedTogether>(count, get, use);
+        }
+    }
+
+ private:
+    template <std::size_t kW, typename Get, typename Use>
+    void run_width(std::size_t count, Get get, Use use) {
+        for (std::size_t j = 0; j < kW; ++j) {
+            const auto* vector = get(std::min(j, count - 1));
+            for (std::size_t t = 0; t < d_; ++t) {
+                together_[t * kW + j] = static_cast<double>(vector[t]);
+            }
+        }
+        rotation_.apply<kW>(together_.data(), scratch_.data());
+        for (std::size_t j = 0; j < count; ++j) {
+            for (std::size_t t = 0; t < d_; ++t) one_[t] = together_[t * kW + j];
+            use(j, one_);
+        }
+    }
+
+ private:
+    const Rotation& rotation_;
+    std::size_t d_;
+    std::vector<double> together_, scratch_, one_;
+};
 
 }  // namespace
 
@@ -118,29 +169,22 @@ void Rotation::apply(double* x, double* scratch) const {
 }
 
 template void Rotation::apply<1>(double*, double*) const;
+template void Rotation::apply<2>(double*, double*) const;
 template void Rotation::apply<kRotatedTogether>(double*, double*) const;
 
 void quantize_int8(MatrixView<const float> rows, const Rotation& rotation, std::size_t begin,
                    std::uint8_t* tiles, float* scale, float* residual) {
-    constexpr std::size_t kW = kRotatedTogether;
+    constexpr std::size_t kChunk = 32 * kRotatedTogether;
     const std::size_t d = rows.cols;
     const std::size_t bytes = rows.rows * d * sizeof(float);
     const std::size_t threads = bytes < (std::size_t{1} << 20) ? 1 : num_threads();
-    parallel_for((rows.rows + kW * 32 - 1) / (kW * 32), threads, [&](std::size_t chunk) {
-        std::vector<double> rotated(d * kW), scratch(d * kW);
-        std::vector<std::int8_t> values(d);
-        const std::size_t end = std::min(rows.rows, (chunk + 1) * kW * 32);
-        for (std::size_t first = chunk * kW * 32; first < end; first += kW) {
-            const std::size_t count = std::min(kW, end - first);
-            for (std::size_t j = 0; j < kW; ++j) {
-                const float* row = rows.row(first + std::min(j, count - 1));
-                for (std::size_t t = 0; t < d; ++t) {
-                    rotated[t * kW + j] = static_cast<double>(row[t]);
-                }
-            }
-            rotation.apply<kW>(rotated.data(), scratch.data());
-            for (std::size_t j = 0; j < count; ++j) {
-                const Quantised q = quantise(rotated.data() + j, kW, d, values.data());
+    parallel_for((rows.rows + kChunk - 1) / kChunk, threads, [&](std::size_t chunk) {
+        Rotator rotator(rotation);
+        std::vector<std::int8_t> values(padded_dim(d));
+        const std::size_t end = std::min(rows.rows, (chunk + 1) * kChunk);
+        for (std::size_t first = chunk * kChunk; first < end; first += kRotatedTogether) {
+            const auto use = [&](std::size_t j, const std::vector<double>& vector) {
+                const Quantised q = quantise(vector.data(), vector.size(), values.data());
                 const std::size_t at = begin + first + j;
                 std::uint8_t* tile =
                     tiles + at / kTileRows64 * int8_tile_bytes(d) + at % kTileRows64 * 4;
@@ -150,24 +194,37 @@ void quantize_int8(MatrixView<const float> rows, const Rotation& rotation, std::
                 }
                 scale[at] = static_cast<float>(q.scale);
                 residual[at] = round_up(q.residual);
-            }
+            };
+            rotator.run(
+                std::min(kRotatedTogether, end - first),
+                [&](std::size_t j) { return rows.row(first + j); }, use);
         }
     });
 }
 
-Int8Query quantize_query(const double* vector, const Rotation& rotation) {
+std::vector<Int8Query> quantize_queries(const double* first, const double* second,
+                                        std::size_t count, const Rotation& rotation) {
     const std::size_t d = rotation.dim();
-    std::vector<double> rotated(vector, vector + d), scratch(d);
-    rotation.apply<1>(rotated.data(), scratch.data());
-    std::vector<std::int8_t> values((d + 3) / 4 * 4, 0);
-    const Quantised q = quantise(rotated.data(), 1, d, values.data());
-    Int8Query query;
-    query.packed.resize(values.size() / 4);
-    std::memcpy(query.packed.data(), values.data(), values.size());
-    query.scale = q.scale;
-    query.residual = q.residual;
-    for (std::int8_t value : values) query.correction += 128 * value;
-    return query;
+    std::vector<Int8Query> queries(2 * count);
+    Rotator rotator(rotation);
+    std::vector<std::int8_t> values(padded_dim(d));
+    for (std::size_t begin = 0; begin < 2 * count; begin += kRotatedTogether) {
+        const auto get = [&](std::size_t j) {
+            const std::size_t at = begin + j;
+            return (at % 2 == 0 ? first : second) + at / 2 * d;
+        };
+        const auto use = [&](std::size_t j, const std::vector<double>& vector) {
+            const Quantised q = quantise(vector.data(), vector.size(), values.data());
+            Int8Query& query = queries[begin + j];
+            query.packed.resize((d + 3) / 4);
+            std::memcpy(query.packed.data(), values.data(), query.packed.size() * 4);
+            query.scale = q.scale;
+            query.residual = q.residual;
+            for (std::int8_t value : values) query.correction += 128 * value;
+        };
+        rotator.run(std::min(kRotatedTogether, 2 * count - begin), get, use);
+    }
+    return queries;
 }
 
 void split_bfloat16(MatrixView<const float> rows, std::uint16_t* high, std::int16_t* low,

@@ -1,0 +1,7 @@
+#include "kernels/token_select/token_select_vec.inl.hpp"
+
+namespace riemem {
+
+const TokenSelectKernels& token_select_kernels_avx512() { return kKernels; }
+
+}  // namespace riemem
