@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from riemem import _core as core
 from riemem.errors import DTypeError
+
+if TYPE_CHECKING:
+    from riemem import _core as core
+else:
+    core = import_module("riemem._core")
 
 __all__ = ["build_info", "core", "num_threads", "set_num_threads"]
 

@@ -1,4 +1,4 @@
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,59 +11,138 @@ def available_isas() -> list[str]: ...
 def active_isa() -> str: ...
 def num_threads() -> int: ...
 def set_num_threads(n: int) -> None: ...
-def fused_topk(
+
+class Points:
+    @staticmethod
+    def float32(
+        rows: NDArray[np.float32],
+        inv_norms: NDArray[np.float64],
+        row_scale: NDArray[np.float64] | None,
+        row_bias: NDArray[np.float64] | None,
+        twin: NDArray[np.int32] | None,
+    ) -> Points: ...
+    @staticmethod
+    def int8(
+        rows: NDArray[np.float32],
+        inv_norms: NDArray[np.float64],
+        row_scale: NDArray[np.float64] | None,
+        row_bias: NDArray[np.float64] | None,
+        twin: NDArray[np.int32] | None,
+        tiles: NDArray[np.uint8],
+        tile_scale: NDArray[np.float32],
+        residual: NDArray[np.float32],
+    ) -> Points: ...
+    @staticmethod
+    def bfloat16(
+        high: NDArray[np.uint16],
+        low: NDArray[np.int16],
+        inv_norms: NDArray[np.float64],
+        row_scale: NDArray[np.float64] | None,
+        row_bias: NDArray[np.float64] | None,
+        twin: NDArray[np.int32] | None,
+        residual: NDArray[np.float32],
+    ) -> Points: ...
+    @property
+    def unbounded_rows(self) -> int: ...
+    def topk(
+        self,
+        q: NDArray[np.float64],
+        w: NDArray[np.float64],
+        offsets: NDArray[np.float64],
+        query_bias: NDArray[np.float64],
+        cosine_weight: float,
+        norm: int,
+        mask: NDArray[np.bool_] | None,
+        k: int,
+        isa: str = "auto",
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64], int]: ...
+    @overload
+    def scores(
+        self,
+        q: NDArray[np.float64],
+        w: NDArray[np.float64],
+        offsets: NDArray[np.float64],
+        query_bias: NDArray[np.float64],
+        cosine_weight: float,
+        norm: int,
+        mask: NDArray[np.bool_] | None,
+        isa: str,
+        out: NDArray[np.float32],
+    ) -> None: ...
+    @overload
+    def scores(
+        self,
+        q: NDArray[np.float64],
+        w: NDArray[np.float64],
+        offsets: NDArray[np.float64],
+        query_bias: NDArray[np.float64],
+        cosine_weight: float,
+        norm: int,
+        mask: NDArray[np.bool_] | None,
+        isa: str,
+        out: NDArray[np.float64],
+    ) -> None: ...
+
+class Twins:
+    def __init__(self) -> None: ...
+    def extend(self, rows: NDArray[np.float32], begin: int, twin: NDArray[np.int32]) -> None: ...
+
+int8_tile_rows: int
+
+def int8_tile_bytes(d: int) -> int: ...
+def quantize_int8(
     rows: NDArray[np.float32],
-    inv_norms: NDArray[np.float64],
-    row_scale: NDArray[np.float64] | None,
-    row_bias: NDArray[np.float64] | None,
-    q: NDArray[np.float64],
-    w: NDArray[np.float64],
-    offsets: NDArray[np.float64],
-    query_bias: NDArray[np.float64],
-    cosine_weight: float,
-    norm: int,
-    mask: NDArray[np.bool_] | None,
-    k: int,
-    isa: str = "auto",
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64], int]: ...
-@overload
-def fused_scores(
-    rows: NDArray[np.float32],
-    inv_norms: NDArray[np.float64],
-    row_scale: NDArray[np.float64] | None,
-    row_bias: NDArray[np.float64] | None,
-    q: NDArray[np.float64],
-    w: NDArray[np.float64],
-    offsets: NDArray[np.float64],
-    query_bias: NDArray[np.float64],
-    cosine_weight: float,
-    norm: int,
-    mask: NDArray[np.bool_] | None,
-    isa: str,
-    out: NDArray[np.float32],
+    begin: int,
+    tiles: NDArray[np.uint8],
+    scale: NDArray[np.float32],
+    residual: NDArray[np.float32],
 ) -> None: ...
-@overload
-def fused_scores(
+def split_bfloat16(
     rows: NDArray[np.float32],
-    inv_norms: NDArray[np.float64],
-    row_scale: NDArray[np.float64] | None,
-    row_bias: NDArray[np.float64] | None,
-    q: NDArray[np.float64],
-    w: NDArray[np.float64],
-    offsets: NDArray[np.float64],
-    query_bias: NDArray[np.float64],
-    cosine_weight: float,
-    norm: int,
-    mask: NDArray[np.bool_] | None,
-    isa: str,
-    out: NDArray[np.float64],
-) -> None: ...
-def row_stats(
-    rows: NDArray[np.float32], isa: str = "auto"
-) -> tuple[NDArray[np.float64], int]: ...
+) -> tuple[NDArray[np.uint16], NDArray[np.int16], NDArray[np.float32]]: ...
+def join_bfloat16(high: NDArray[np.uint16], low: NDArray[np.int16]) -> NDArray[np.float32]: ...
+def row_stats(rows: NDArray[np.float32], isa: str = "auto") -> tuple[NDArray[np.float64], int]: ...
 def quadratic_rows(
     rows: NDArray[np.float32],
     mean: NDArray[np.float64],
     whitening: NDArray[np.float64],
     isa: str = "auto",
 ) -> NDArray[np.float64]: ...
+def token_sensitivity(
+    gradient: NDArray[np.float32], embedding: NDArray[np.float32], isa: str = "auto"
+) -> NDArray[np.float64]: ...
+def token_smooth(values: NDArray[np.float64], width: int) -> NDArray[np.float64]: ...
+def token_pool(
+    values: NDArray[np.float64], unit_of: NDArray[np.int64], units: int, how: int
+) -> NDArray[np.float64]: ...
+def fill_gaps(
+    entry: NDArray[np.int64], segments: NDArray[np.int64], gap: int
+) -> NDArray[np.int64]: ...
+def largest_size(
+    entry: NDArray[np.int64], costs: NDArray[np.float64], steps: int, budget: float
+) -> int: ...
+def max_member_assign(
+    arrays: dict[str, NDArray[Any]],
+    row_count: int,
+    atom_count: int,
+    count: int,
+    threshold: float,
+    route: int,
+    isa: str = "auto",
+) -> tuple[int, NDArray[np.float64], NDArray[np.bool_]]: ...
+def max_member_nearest(
+    arrays: dict[str, NDArray[Any]],
+    row_count: int,
+    atom_count: int,
+    rows: NDArray[np.float32],
+    route: int,
+    isa: str = "auto",
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]: ...
+def max_member_rebuild(
+    arrays: dict[str, NDArray[Any]],
+    row_count: int,
+    atom_count: int,
+    dirty: NDArray[np.bool_],
+    all_rows: bool,
+    isa: str = "auto",
+) -> None: ...

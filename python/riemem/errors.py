@@ -6,6 +6,31 @@ expect, so ``except ValueError`` keeps working for people who never heard of thi
 
 from __future__ import annotations
 
+__all__ = [
+    "ArgumentError",
+    "BackendUnavailableError",
+    "BudgetTooSmallError",
+    "CancelledError",
+    "CudaError",
+    "DTypeError",
+    "DeviceError",
+    "EmbedderMismatchError",
+    "MemoryNotFoundError",
+    "ModelCorruptError",
+    "ModelNotFoundError",
+    "NotFiniteError",
+    "RiememError",
+    "SchemaVersionError",
+    "ShapeError",
+    "StoreCorruptError",
+    "StoreError",
+    "StoreLockedError",
+    "StoreReadOnlyError",
+    "TextError",
+    "VramBudgetError",
+    "ZeroVectorError",
+]
+
 
 class RiememError(Exception):
     """Base class of every error raised by riemem."""
@@ -87,6 +112,10 @@ class StoreCorruptError(StoreError):
 
 class StoreReadOnlyError(StoreError):
     """A write was asked of a store that was opened, or can only be opened, read-only."""
+
+
+class InputFileError(RiememError, FileNotFoundError):
+    """A file that the caller named does not exist or cannot be opened."""
 
 
 class CancelledError(RiememError):

@@ -1,0 +1,160 @@
+"""Fit the weights of the default ranking, leaving one conversation out at a time.
+
+    python bench/fit_fusion.py PATH/locomo_dev.json --cache FOLDER
+
+The score of a memory is a weighted sum of its channels; the weights maximise the mean logarithm
+of the probability that softmax over a conversation's memories gives to the evidence turns. For
+each conversation the weights are fitted on the others, and its questions are answered with them.
+The weights fitted on all conversations are printed at the end; those rounded are
+``riemem.retrieval.fusion.rankings["default"]``.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from riemem import models
+from riemem.embed import load_embedder
+from riemem.evaluation.hybrid import (
+    BUDGETS,
+    KnownVectors,
+    evidence_inside,
+    rank_all,
+    remember,
+    turn_tokens,
+)
+from riemem.evaluation.locomo import Conversation, load_locomo
+from riemem.evaluation.metrics import gold_ranks, question_metrics
+from riemem.evaluation.retrieval import embed_benchmark
+from riemem.retrieval.fusion import Ranking, rankings
+from scipy.optimize import minimize
+
+ADDED = ("names", "temporal", "time_words", "substance", "questions")
+KERNEL = (-1, 1, -2, 2, -3)
+NAMES = ("dense", "lexical", *(f"kernel {d:+d}" for d in KERNEL), *ADDED)
+RIDGE = 1e-3
+
+
+def features(memory, conversation: Conversation) -> np.ndarray:
+    """(questions, memories, features): the two channels, both by neighbour, and what is added."""
+    channel = memory._channel("default")
+    stacked = []
+    for question in conversation.answerable:
+        gathered = channel.gather(question.text, rankings["default"])
+        view = gathered.view
+        zero = np.zeros(len(view))
+        main = [gathered.channels.get(name, zero) for name in ("dense", "lexical")]
+        columns = list(main)
+        for scores in main:
+            extended = np.append(scores, 0.0)
+            for d in KERNEL:
+                rows = view.after[d - 1] if d > 0 else view.before[-d - 1]
+                columns.append(extended[rows])
+        columns += [gathered.channels.get(name, zero) for name in ADDED]
+        stacked.append(np.stack(columns, axis=1))
+    return np.array(stacked, np.float32)
+
+
+def spread(weights: np.ndarray) -> np.ndarray:
+    """The weight of every feature from the 12 parameters."""
+    main, kernel, added = weights[:2], weights[2 : 2 + len(KERNEL)], weights[2 + len(KERNEL) :]
+    return np.concatenate([main, main[0] * kernel, main[1] * kernel, added])
+
+
+def jacobian(weights: np.ndarray) -> np.ndarray:
+    k, kernel = len(KERNEL), weights[2 : 2 + len(KERNEL)]
+    out = np.zeros((2 + 2 * k + len(ADDED), weights.size))
+    out[0, 0] = out[1, 1] = 1.0
+    for i in range(2):
+        rows = slice(2 + i * k, 2 + (i + 1) * k)
+        out[rows, i] = kernel
+        out[rows, 2 : 2 + k] = weights[i] * np.eye(k)
+    out[2 + 2 * k :, 2 + k :] = np.eye(len(ADDED))
+    return out
+
+
+def fit(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    """Weights for the given (features, target distribution) of several conversations."""
+
+    def objective(weights: np.ndarray) -> tuple[float, np.ndarray]:
+        full = spread(weights).astype(np.float32)
+        loss, gradient, n = 0.0, np.zeros(full.size), 0
+        for x, target in parts:
+            s = x @ full
+            s -= s.max(axis=1, keepdims=True)
+            p = np.exp(s)
+            z = p.sum(axis=1, keepdims=True)
+            p /= z
+            loss -= float((target * (s - np.log(z))).sum())
+            gradient += (p - target).reshape(-1) @ x.reshape(-1, full.size)
+            n += len(s)
+        return (
+            loss / n + RIDGE * float(weights @ weights),
+            jacobian(weights).T @ (gradient / n) + 2 * RIDGE * weights,
+        )
+
+    start = np.concatenate([[4.0, 4.0], np.full(len(KERNEL), 0.3), np.zeros(len(ADDED))])
+    options = {"maxiter": 100}
+    return minimize(objective, start, jac=True, method="L-BFGS-B", options=options).x
+
+
+def as_ranking(weights: np.ndarray) -> Ranking:
+    named = dict(zip(NAMES, weights.tolist(), strict=True))
+    kernel = {d: named[f"kernel {d:+d}"] for d in KERNEL}
+    own = {name: named[name] for name in ("dense", "lexical", *ADDED)}
+    return Ranking("fitted", own, kernel=kernel)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--cache", type=Path)
+    arguments = parser.parse_args()
+    benchmark = load_locomo(arguments.file)
+    model = load_embedder(None)
+    known = embed_benchmark(model, benchmark, cache=arguments.cache)
+    embedder = KnownVectors(model, known)
+    memories = [remember(c, embedder) for c in benchmark.conversations]
+    parts = []
+    for memory, conversation in zip(memories, benchmark.conversations, strict=True):
+        x = features(memory, conversation)
+        target = np.zeros(x.shape[:2], np.float32)
+        for i, question in enumerate(conversation.answerable):
+            target[i, list(question.gold)] = 1.0 / len(question.gold)
+        parts.append((x, target))
+    count, label = models.token_counter()
+    folds, values, inside = [], [], []
+    for i, (memory, conversation) in enumerate(zip(memories, benchmark.conversations, strict=True)):
+        weights = fit([part for j, part in enumerate(parts) if j != i])
+        folds.append(weights)
+        questions = conversation.answerable
+        ranked = rank_all(memory, [q.text for q in questions], {"x": as_ranking(weights)})["x"]
+        own = [question_metrics(gold_ranks(r, q.gold)) for r, q in zip(ranked, questions)]
+        tokens = turn_tokens(conversation, count)
+        within = [
+            [evidence_inside(r, q.gold, tokens, b) for b in BUDGETS]
+            for r, q in zip(ranked, questions)
+        ]
+        values += own
+        inside += within
+        print(
+            f"{conversation.name:10} n {len(own):4d}  hit@10 "
+            f"{np.mean([v['hit@10'] for v in own]):.3f}  recall@10 "
+            f"{np.mean([v['recall@10'] for v in own]):.3f}",
+            flush=True,
+        )
+    print(
+        f"{'all':10} n {len(values):4d}  "
+        + "  ".join(f"{name} {np.mean([v[name] for v in values]):.3f}" for name in values[0])
+    )
+    print(f"evidence inside {BUDGETS} tokens ({label}): {np.round(np.mean(inside, axis=0), 3)}")
+    final, deviation = fit(parts), np.std(folds, axis=0)
+    for name, value, by in zip(NAMES, final, deviation, strict=True):
+        print(f"  {name:12} {value:7.3f}  (+- {by:.3f} over the folds)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""Long-term memory for dialogue agents that live on their user's own machine.
+
+Two doors: functions on arrays (``FisherMetric``, ``search``, ``scores``, ``RiemannianIndex``), which
+need numpy alone, and :class:`Memory` for people with text. Nothing heavy is imported, no thread is
+started and no file is read until something is asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from riemem import errors, reference
+from riemem._backend import build_info, set_num_threads
+from riemem._backend import core as _core
+from riemem.errors import *  # noqa: F403  (every error type is public)
+from riemem.index import RiemannianIndex
+from riemem.metric import FisherMetric
+from riemem.presets import Preset, presets
+from riemem.scoring import TopK, scores, search
+
+if TYPE_CHECKING:
+    from riemem.memory import Memory
+
+__version__: str = _core.version
+
+# Names that come with heavier modules, fetched when first used.
+_LAZY = {
+    "Memory": "riemem.memory",
+}
+
+__all__ = [
+    "FisherMetric",
+    "Memory",
+    "Preset",
+    "RiemannianIndex",
+    "TopK",
+    "build_info",
+    "errors",
+    "presets",
+    "reference",
+    "scores",
+    "search",
+    "set_num_threads",
+    *errors.__all__,
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'riemem' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

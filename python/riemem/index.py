@@ -1,0 +1,454 @@
+"""A living set of unit vectors with its metric: add, remove, filter, search, from any thread."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from riemem._arrays import (
+    F32,
+    F64,
+    I64,
+    LAST_ID,
+    Bool,
+    as_choice,
+    as_count,
+    as_ids,
+    as_integers,
+    as_mask,
+    as_rows,
+    raise_if_bad_row,
+    require_finite,
+    to_numpy,
+)
+from riemem._fused import (
+    Points,
+    TopK,
+    as_options,
+    convert,
+    prepare_points,
+    prepare_queries,
+    score_rows,
+    topk,
+    unit_rows,
+    why_cosine,
+)
+from riemem.errors import (
+    ArgumentError,
+    BackendUnavailableError,
+    MemoryNotFoundError,
+    ShapeError,
+    ZeroVectorError,
+)
+from riemem.metric import FisherMetric
+from riemem.presets import presets
+
+__all__ = ["RiemannianIndex"]
+
+_DEFAULT = presets["default"]
+_STORAGES = ("float32", "bf16", "int8")
+_FIRST_CAPACITY = 64
+_ROWS = 4096  # rows put into or taken out of the metric together: bounds the workspace
+
+
+@dataclass(frozen=True)
+class _Snapshot:
+    """One immutable state: nothing a search holds is ever written to again."""
+
+    version: int
+    points: Points
+    ids: I64
+    metric: FisherMetric
+
+
+class RiemannianIndex:
+    """Unit vectors, their metric, and exact search over both.
+
+    Rows are L2-normalised when added (norm in float64), queries when asked. The metric follows
+    every add and remove exactly and is factorised at the first search after a change; while fewer
+    than `min_samples` rows are held, the score is the plain cosine and ``TopK.scoring`` says so.
+
+    Parameters
+    ----------
+    dim : int
+        Number of columns d.
+    covariance, ridge, energy, max_rank, min_samples
+        See :class:`riemem.FisherMetric`.
+    cosine_weight, form, norm
+        See :func:`riemem.search`.
+    storage : {"float32"}
+        How rows are held.
+
+    Raises
+    ------
+    ArgumentError, DTypeError
+        An option out of its range.
+    BackendUnavailableError
+        A storage that this version does not have.
+
+    Notes
+    -----
+    Adding and removing rows costs O(d) and O(N d) and, at the next search, O(d^3 + N d^2). All
+    methods may be called from several threads: a search works on the state it began with.
+
+    Examples
+    --------
+    >>> index = RiemannianIndex(2)
+    >>> index.add([[3.0, 0.0], [0.0, 5.0]]).tolist()
+    [0, 1]
+    >>> index.search([[0.1, 1.0]], k=1).indices.tolist()
+    [[1]]
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        covariance: str = _DEFAULT.covariance,
+        ridge: float = _DEFAULT.ridge,
+        energy: float = _DEFAULT.energy,
+        cosine_weight: float = _DEFAULT.cosine_weight,
+        form: str = _DEFAULT.form,
+        norm: str = _DEFAULT.norm,
+        storage: str = "float32",
+        min_samples: int = 32,
+        max_rank: int | None = None,
+    ) -> None:
+        if as_choice(storage, "storage", _STORAGES) != "float32":
+            raise BackendUnavailableError(
+                f"storage: expected 'float32', the only one of this version, got {storage!r}"
+            )
+        self._storage = storage
+        self._options = as_options(cosine_weight, form, norm)
+        self._metric = FisherMetric(
+            dim,
+            covariance=covariance,
+            ridge=ridge,
+            energy=energy,
+            max_rank=max_rank,
+            min_samples=min_samples,
+        )
+        self._dim = self._metric.dim
+        self._n = 0
+        self._rows: F32 = np.empty((0, self._dim), np.float32)
+        self._ids: I64 = np.empty(0, np.int64)
+        self._known: dict[int, int] = {}  # id -> row
+        self._next_id = 0
+        self._learnt = 0  # rows [0, learnt) are in the metric, the rest is waiting
+        self._removals = 0  # rows taken out of the metric since it was last built afresh
+        self._version = 0
+        self._lock = threading.Lock()  # the state above
+        self._refreshing = threading.Lock()  # one thread factorises, the others wait for it
+        self._snapshot: _Snapshot | None = None
+
+    def add(self, X: object, ids: object = None) -> I64:
+        """Add rows; either all of them or, on an error, none.
+
+        Parameters
+        ----------
+        X : array_like, shape (N, d) or (d,)
+            Any real dtype and strides.
+        ids : array_like of int, shape (N,), optional
+            Unique, >= 0 and not in use. By default counted up from the largest id ever used.
+
+        Returns
+        -------
+        ndarray of int64, shape (N,)
+            The ids.
+
+        Raises
+        ------
+        ZeroVectorError, NotFiniteError
+            A row without direction, or with NaN or an infinity; the row is named.
+        ShapeError, DTypeError, DeviceError, ArgumentError
+            The argument it names does not fit.
+
+        Examples
+        --------
+        >>> RiemannianIndex(2).add([[1.0, 0.0]], ids=[42]).tolist()
+        [42]
+        """
+        unit, zero, bad = unit_rows(as_rows(X, "X", dim=self._dim, one_row=True))
+        raise_if_bad_row(bad, "X")
+        if zero.any():
+            raise ZeroVectorError(
+                "X: expected vectors with a direction, got the zero vector in row "
+                f"{int(np.argmax(zero))}"
+            )
+        count = unit.shape[0]
+        given = None if ids is None else as_ids(ids, count)
+        with self._lock:
+            fresh = self._claim(given, count)
+            end = self._n + count
+            if end > self._rows.shape[0]:
+                self._grow(end)
+            # Beyond the rows that any snapshot can see, so searches are not disturbed.
+            self._rows[self._n : end] = unit
+            self._ids[self._n : end] = fresh
+            self._known.update(zip(fresh.tolist(), range(self._n, end), strict=True))
+            self._n = end
+            self._version += count > 0
+        return fresh
+
+    def _claim(self, given: I64 | None, count: int) -> I64:
+        if given is None:
+            if self._next_id > LAST_ID - count + 1:
+                raise ArgumentError("ids: expected to be given, because the largest id is in use")
+            fresh = np.arange(self._next_id, self._next_id + count, dtype=np.int64)
+        else:
+            fresh = given
+            used = next((i for i in given.tolist() if i in self._known), None)
+            if used is not None:
+                raise ArgumentError(f"ids: expected ids that are not in use, got {used}")
+        if count:
+            self._next_id = max(self._next_id, int(fresh.max()) + 1)
+        return fresh
+
+    def _grow(self, needed: int) -> None:
+        capacity = max(needed, 2 * self._rows.shape[0], _FIRST_CAPACITY)
+        rows = np.empty((capacity, self._dim), np.float32)
+        ids = np.empty(capacity, np.int64)
+        rows[: self._n], ids[: self._n] = self._rows[: self._n], self._ids[: self._n]
+        self._rows, self._ids = rows, ids
+
+    def remove(self, ids: object) -> None:
+        """Remove rows by id and take them out of the metric exactly; all or none.
+
+        Parameters
+        ----------
+        ids : int or array_like of int
+            Ids in use; naming one twice is the same as once.
+
+        Raises
+        ------
+        MemoryNotFoundError
+            An id is not in use; nothing is changed.
+        DTypeError
+            Not integers.
+
+        Examples
+        --------
+        >>> index = RiemannianIndex(2)
+        >>> _ = index.add([[1.0, 0.0], [0.0, 1.0]])
+        >>> index.remove([0])
+        >>> index.ids.tolist()
+        [1]
+        """
+        wanted = sorted(set(as_integers(ids, "ids").reshape(-1).tolist()))
+        if not wanted:
+            return
+        with self._lock:
+            missing = [i for i in wanted if i not in self._known]
+            if missing:
+                raise MemoryNotFoundError(f"ids: expected ids in use, got {missing[0]}")
+            gone = np.array(sorted(self._known[i] for i in wanted))
+            keep = np.ones(self._n, bool)
+            keep[gone] = False
+            learnt = gone[gone < self._learnt]
+            for start in range(0, learnt.size, _ROWS):
+                part = self._rows[learnt[start : start + _ROWS]]
+                self._metric._remove_known(part.astype(np.float64))
+            # New arrays: snapshots keep the old ones.
+            self._rows, self._ids = self._rows[: self._n][keep], self._ids[: self._n][keep]
+            self._n -= gone.size
+            self._learnt -= learnt.size
+            self._removals += learnt.size
+            self._known = {int(i): row for row, i in enumerate(self._ids.tolist())}
+            self._version += 1
+
+    def search(self, Q: object, k: int = 10, filter: object = None) -> TopK:
+        """Find the k best rows for each query; the answer's indices are ids.
+
+        Parameters
+        ----------
+        Q : array_like, shape (B, d) or (d,)
+            L2-normalised here; a zero vector gets no hits and is flagged in ``.empty``.
+        k : int
+            How many, >= 0; fewer come back when fewer pass.
+        filter : array_like, optional
+            bool of shape (N,) or (B, N), in the order of :attr:`ids`; or integers, the ids that
+            may be returned (an id that is not in use matches nothing).
+
+        Returns
+        -------
+        TopK
+            Ties go to the lower id.
+
+        Raises
+        ------
+        ShapeError, DTypeError, DeviceError, NotFiniteError, ArgumentError
+            The argument it names does not fit.
+
+        Examples
+        --------
+        >>> index = RiemannianIndex(2)
+        >>> _ = index.add([[1.0, 0.0], [0.0, 1.0]])
+        >>> index.search([1.0, 0.1], k=2, filter=[1]).indices.tolist()
+        [[1]]
+        """
+        rows = as_rows(Q, "Q", dim=self._dim, letter="B", one_row=True)
+        require_finite(rows, "Q")
+        count = as_count(k, "k")
+        snapshot = self._current()
+        mask = _as_filter(filter, snapshot.ids, rows.shape[0])
+        queries = prepare_queries(unit_rows(rows)[0], snapshot.metric, self._options)
+        return convert(topk(snapshot.points, queries, mask, count, keys=snapshot.ids), Q)
+
+    def scores(self, q: object, *, cosine_weight: float | None = None) -> tuple[I64, F64]:
+        """Return the ids of all rows and their unscaled scores for one query.
+
+        Parameters
+        ----------
+        q : array_like, shape (d,)
+            L2-normalised here.
+        cosine_weight : float, optional
+            Instead of the index's own; 1.0 gives the plain cosine.
+
+        Returns
+        -------
+        ids : ndarray of int64, shape (N,)
+            The same object until the index changes; not to be written to.
+        scores : ndarray of float64, shape (N,)
+            As with ``norm="none"``; NaN for a zero query.
+
+        Raises
+        ------
+        ShapeError, DTypeError, DeviceError, NotFiniteError, ArgumentError
+            The argument it names does not fit.
+
+        Examples
+        --------
+        >>> index = RiemannianIndex(2)
+        >>> _ = index.add([[1.0, 0.0], [0.0, 1.0]], ids=[4, 9])
+        >>> ids, scores = index.scores([0.0, 2.0])
+        >>> ids.tolist(), scores.tolist()
+        ([4, 9], [0.0, 1.0])
+        """
+        rows = as_rows(q, "q", dim=self._dim, letter="B", one_row=True)
+        if rows.shape[0] != 1:
+            raise ShapeError(f"q: expected shape ({self._dim},), got {rows.shape}")
+        require_finite(rows, "q")
+        weight = self._options.cosine_weight if cosine_weight is None else cosine_weight
+        options = as_options(weight, self._options.form, "none")
+        snapshot = self._current()
+        found = np.empty((1, snapshot.ids.size))
+        if found.size:
+            queries = prepare_queries(unit_rows(rows)[0], snapshot.metric, options)
+            score_rows(snapshot.points, queries, None, "auto", found)
+        return snapshot.ids, found[0]
+
+    def refresh(self) -> None:
+        """Bring the metric up to date now instead of at the next search."""
+        self._current()
+
+    def _current(self) -> _Snapshot:
+        snapshot = self._snapshot
+        if snapshot is not None and snapshot.version == self._version:
+            return snapshot
+        with self._refreshing:
+            snapshot = self._snapshot
+            with self._lock:
+                if snapshot is not None and snapshot.version == self._version:
+                    return snapshot
+                self._learn()
+                version, metric = self._version, self._metric.copy()
+                rows, ids = self._rows[: self._n], self._ids[: self._n]
+            snapshot = _Snapshot(version, prepare_points(rows, metric, self._options), ids, metric)
+            self._snapshot = snapshot
+            return snapshot
+
+    def _learn(self) -> None:
+        """Put the waiting rows into the metric; after many removals build it afresh."""
+        if self._removals > self._n:  # as cheap as the removals were, and free of their rounding
+            self._metric = self._metric._emptied()
+            self._learnt = self._removals = 0
+        for start in range(self._learnt, self._n, _ROWS):
+            part = self._rows[start : min(start + _ROWS, self._n)]
+            self._metric.update(part)
+        self._learnt = self._n
+
+    @property
+    def dim(self) -> int:
+        """Number of columns d."""
+        return self._dim
+
+    @property
+    def min_samples(self) -> int:
+        """Rows below which the score is the plain cosine."""
+        return self._metric.min_samples
+
+    @property
+    def metric(self) -> FisherMetric:
+        """A copy of the metric as of now."""
+        return self._current().metric.copy()
+
+    @property
+    def ids(self) -> I64:
+        """The ids in the order in which they were added, shape (N,)."""
+        with self._lock:
+            return self._ids[: self._n].copy()
+
+    def vectors(self) -> F32:
+        """The unit rows in the order of :attr:`ids`, shape (N, d), read-only.
+
+        The array keeps its memory and its values whatever happens to the index.
+        """
+        with self._lock:
+            view = self._rows[: self._n]
+        view.flags.writeable = False
+        return view
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held in arrays: rows and ids with their spare room, per-row constants, metric."""
+        with self._lock:
+            held = self._rows.nbytes + self._ids.nbytes + 8 * self._dim * (self._dim + 2)
+            snapshot = self._snapshot
+        if snapshot is not None:
+            held += snapshot.points.constants_nbytes + 8 * self._dim * (2 * self._dim + 1)
+        return held
+
+    def __len__(self) -> int:
+        return self._n
+
+    def stats(self) -> dict[str, Any]:
+        """Describe the index: size, metric, and which score is in use.
+
+        Examples
+        --------
+        >>> RiemannianIndex(2).stats()["scoring"]
+        'cosine: 0 samples < min_samples 32'
+        """
+        snapshot = self._current()
+        metric = snapshot.metric
+        return {
+            "n": len(snapshot.ids),
+            "dim": self._dim,
+            "covariance": metric.covariance,
+            "rank": metric.rank,
+            "ridge_value": metric.ridge_value,
+            "condition_number": metric.condition_number,
+            "scoring": why_cosine(metric) or "fused",
+            "form": self._options.form,
+            "cosine_weight": self._options.cosine_weight,
+            "norm": self._options.norm,
+            "storage": self._storage,
+            "nbytes": self.nbytes,
+        }
+
+
+def _as_filter(value: object, ids: I64, queries: int) -> Bool | None:
+    if value is None:
+        return None
+    if isinstance(value, (set, frozenset)):
+        value = list(value)
+    array = to_numpy(value, "filter")
+    if array.dtype == np.bool_:
+        return as_mask(array, ids.size, queries, "filter")
+    allowed = as_integers(array, "filter")
+    if allowed.ndim != 1:
+        raise ShapeError(f"filter: expected ids of shape (M,), got {allowed.shape}")
+    return np.isin(ids, allowed)
