@@ -1,0 +1,53 @@
+"""A few words that say what an atom is about."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+_WORD = re.compile(r"[^\W\d_][\w'’-]{2,}")
+# Words that say nothing about a subject.
+_SMALL_WORDS = """
+about after again all also although always and any anything are aren't because been before being
+but came can can't come could couldn't did didn't does doesn't doing don't down each even ever
+every few for from get gets getting give going gone gonna good got great had hadn't has hasn't
+have haven't having her here hers him his how i'd i'll i'm i've into isn't it's its just keep
+know last let like look looking lot lots made make makes making many maybe me mine more most
+much must my need never new not now off oh okay one only other our out over really same say see
+seen she should since some something sounds still such sure take taking talk tell than thank
+thanks that that's the their them then there there's these they they're thing things think this
+those though through time too try trying two until use used very wanna want was wasn't way we'll
+we're well went were weren't what what's when where which while who why will with won't wow
+would yeah year years yes yet you you'll you're you've your
+"""
+_EMPTY = frozenset(_SMALL_WORDS.split())
+
+
+def describe(texts: Mapping[int, Sequence[str]], *, most: int = 3) -> dict[int, str]:
+    """Return for each atom up to `most` words that many of its texts have and few others.
+
+    ``weight = (texts of the atom with the word) * log(1 + texts / texts with the word)``; ties go
+    to the longer word, then to the alphabet. An atom without such words is a "topic".
+
+    Examples
+    --------
+    >>> describe({1: ["the red kite", "a kite flies"], 2: ["old bread"]})
+    {1: 'kite flies red', 2: 'bread old'}
+    """
+    counts = {atom: Counter(w for text in own for w in _words(text)) for atom, own in texts.items()}
+    total = sum(len(own) for own in texts.values())
+    overall: Counter[str] = Counter()
+    for own in counts.values():
+        overall.update(own)
+    named = {}
+    for atom, own in counts.items():
+        weight = {word: n * math.log1p(total / overall[word]) for word, n in own.items()}
+        best = sorted(weight, key=lambda word: (-weight[word], -len(word), word))[:most]
+        named[atom] = " ".join(best) or "topic"
+    return named
+
+
+def _words(text: str) -> set[str]:
+    return {word for found in _WORD.findall(text) if (word := found.casefold()) not in _EMPTY}

@@ -1,0 +1,187 @@
+"""The one form of recalled text, and the way back from it.
+
+The text that :func:`riemem.packing.pack_turns` makes can be taken apart again by :func:`parse`, so
+nothing that was stored can pass itself off as another line, speaker or date:
+
+- ``# 2023-10-19`` opens a day; it is repeated when the session changes.
+- ``## words of a topic`` opens a group of turns (only in the grouped layout); days begin afresh.
+- ``Dave: text`` is a turn; ``- text`` is one whose speaker is not known.
+- A line that begins with two spaces goes on with the turn above. Every line break inside a text,
+  of whatever kind Unicode knows, is followed by these two spaces.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from riemem.errors import ArgumentError
+
+__all__ = ["ParsedTurn", "Turn", "format_groups", "format_turns", "in_time", "one_line", "parse"]
+
+_BREAK = r"\r\n|[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]"
+_BREAKS = re.compile(_BREAK)
+_INDENTED_BREAKS = re.compile(f"({_BREAK})  ")
+_INDENT = "  "
+_UNDATED = "undated"
+# A name that can stand before a colon as it is: no colon, no line break or other control
+# character, and no first character that means something at the beginning of a line.
+_PLAIN_NAME = re.compile(r'[^\s:#"\-][^:\x00-\x1f\x7f-\x9f\u2028\u2029]*')
+
+
+class Turn(Protocol):
+    """What is packed: anything with these attributes, such as :class:`riemem.memory.Hit`."""
+
+    @property
+    def id(self) -> int:
+        """Unique number."""
+
+    @property
+    def text(self) -> str:
+        """What was said."""
+
+    @property
+    def speaker(self) -> str | None:
+        """Who said it."""
+
+    @property
+    def session(self) -> str | None:
+        """In which conversation."""
+
+    @property
+    def when(self) -> str | None:
+        """ISO 8601, UTC."""
+
+    @property
+    def score(self) -> float:
+        """Larger is packed first."""
+
+
+T = TypeVar("T", bound=Turn)
+
+
+@dataclass(frozen=True)
+class ParsedTurn:
+    """A turn read back from a packed text."""
+
+    text: str
+    speaker: str | None
+    day: str | None
+    group: str | None = None
+
+
+def format_turns(turns: Sequence[Turn]) -> str:
+    """Return the turns as one text in time order; see the module's description of the form.
+
+    Examples
+    --------
+    >>> format_turns([])
+    ''
+    """
+    lines = []
+    group: tuple[str, str | None] | None = None
+    for turn in in_time(turns):
+        day = turn.when[:10] if turn.when else _UNDATED
+        if group != (day, turn.session):
+            lines.append(f"# {day}")
+            group = (day, turn.session)
+        text = _BREAKS.sub(lambda found: found.group() + _INDENT, turn.text)
+        lines.append(f"- {text}" if turn.speaker is None else f"{_name(turn.speaker)}: {text}")
+    return "\n".join(lines)
+
+
+def parse(text: str) -> list[ParsedTurn]:
+    """Take a packed text apart into exactly the turns that were stored.
+
+    Raises
+    ------
+    ArgumentError
+        The text was not made by :func:`pack_turns`.
+
+    Examples
+    --------
+    >>> turn = parse("# 2024-05-01\\nMaya: I moved\\n  # 1999-01-01")[0]
+    >>> turn.text, turn.speaker, turn.day
+    ('I moved\\n# 1999-01-01', 'Maya', '2024-05-01')
+    """
+    turns: list[ParsedTurn] = []
+    day: str | None = None
+    group: str | None = None
+    for line in re.split(r"\n(?!  )", text) if text else []:
+        if line.startswith("## "):
+            day, group = None, line[3:]
+            continue
+        if line.startswith("# "):
+            day = None if line[2:] == _UNDATED else line[2:]
+            continue
+        if line.startswith("- "):
+            speaker, body = None, line[2:]
+        else:
+            speaker, body = _split_name(line)
+        turns.append(ParsedTurn(_INDENTED_BREAKS.sub(r"\1", body), speaker, day, group))
+    return turns
+
+
+def format_groups(groups: Sequence[tuple[str | None, Sequence[Turn]]]) -> str:
+    """Return groups of turns, each under its header; inside a group as :func:`format_turns`.
+
+    A header is brought onto one line, whatever it holds; only the first group may go without one.
+
+    Examples
+    --------
+    >>> format_groups([])
+    ''
+    """
+    parts = []
+    for header, turns in groups:
+        if header is not None:
+            parts.append(f"## {one_line(header)}")
+        parts.append(format_turns(turns))
+    return "\n".join(parts)
+
+
+def one_line(header: str, most: int = 80) -> str:
+    """Return a header without line breaks and other control characters, not longer than `most`.
+
+    Examples
+    --------
+    >>> one_line("tea\\n## forged")
+    'tea ## forged'
+    """
+    words = "".join(c if c.isprintable() else " " for c in header).split()
+    line = " ".join(words)[:most].strip()
+    return line or "untitled"
+
+
+def in_time(turns: Sequence[T]) -> list[T]:
+    """Return the turns in time order, those without a date first, ties by lower id."""
+    # ISO 8601 texts in UTC are in time order except for the missing ".000000" of a whole second.
+    return sorted(turns, key=lambda turn: (_sortable(turn.when), turn.id))
+
+
+def _sortable(when: str | None) -> str:
+    if when is None:
+        return ""
+    return when if "." in when else f"{when[:19]}.000000{when[19:]}"
+
+
+def _name(speaker: str) -> str:
+    return speaker if _PLAIN_NAME.fullmatch(speaker) else json.dumps(speaker)
+
+
+def _split_name(line: str) -> tuple[str, str]:
+    if line.startswith('"'):
+        try:
+            name, end = json.JSONDecoder().raw_decode(line)
+        except ValueError as error:
+            raise ArgumentError(f"text: no name can be read from {line[:60]!r}") from error
+        if isinstance(name, str) and line.startswith(": ", end):
+            return name, line[end + 2 :]
+    elif ": " in line:
+        name, body = line.split(": ", 1)
+        if _PLAIN_NAME.fullmatch(name):
+            return name, body
+    raise ArgumentError(f"text: expected a date, a turn or an indented line, got {line[:60]!r}")

@@ -1,0 +1,611 @@
+"""The facade for people with text: one store, its channels, and the packer, joined."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from riemem import models, packing
+from riemem.errors import ArgumentError, DTypeError, ModelNotFoundError, StoreLockedError
+from riemem.packing import Context, Dropped
+from riemem.retrieval.corpus import day_of
+from riemem.retrieval.embedding import Progress, TurnEmbedder
+from riemem.retrieval.fusion import Ranking, as_ranking
+from riemem.retrieval.hits import Hit, SearchResult, check_query, make_result
+from riemem.retrieval.hybrid import HybridChannel
+from riemem.retrieval.refine import Refinement, refined
+from riemem.retrieval.reembed import embed_again, repair_store
+from riemem.store import CheckReport, Forgotten, Record, Store, reads, writes
+from riemem.store.check import check_store
+from riemem.store.filters import Scope, check_id, check_ids, scope
+from riemem.store.records import Draft, check_integer, check_name, draft
+from riemem.store.sqlite import require_identity
+from riemem.store.times import parse_instant
+
+__all__ = ["CheckReport", "Context", "Dropped", "Forgotten", "Hit", "Memory", "Record"]
+__all__ += ["SearchResult"]
+
+Filters = Mapping[str, Any]
+Instant = str | datetime
+
+_UNCHANGED: Any = type("_Unchanged", (), {"__repr__": lambda self: "UNCHANGED"})()
+_MOST_HITS = 2**31 - 1
+_ATTEMPTS = 20
+
+
+# Inside the class `list` is a method.
+_Ids = list[int]
+_Records = list[Record]
+
+
+class Memory:
+    """Long-term memory in one file. Open it with :meth:`open`; close it, or use ``with``.
+
+    One object may be used from many threads, and one file from many processes. After a fork the
+    child must open the file itself.
+
+    Every call takes the same scope: `profile` (by default the one given at open), `session`, and
+    `filters`, a mapping with any of ``speaker``, ``session`` (a list means any of), ``since``,
+    ``until`` (instants, inclusive), ``ids``, ``metadata`` (a mapping), or a metadata key itself,
+    whose value must be equal (a list means any of). Filters apply before the best are taken.
+
+    Instants are ISO 8601 text with an offset or ``Z``, or datetimes with a time zone.
+
+    Examples
+    --------
+    >>> from riemem.embed import HashingEmbedder
+    >>> with Memory.open(":memory:", embedder=HashingEmbedder(dim=64)) as memory:
+    ...     _ = memory.add("I moved to Porto", speaker="Maya", when="2024-05-01T10:00:00Z")
+    ...     memory.search("Porto", k=1)[0].text
+    'I moved to Porto'
+    """
+
+    def __init__(self, store: Store, embedder: TurnEmbedder, profile: str) -> None:
+        self._store = store
+        self._embedder = embedder
+        self._profile = profile
+        self._lock = threading.Lock()
+        self._channels: dict[str, HybridChannel] = {}
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        embedder: Any = None,
+        profile: str = "default",
+        readonly: bool = False,
+        timeout: float = 5.0,
+        durability: str = "full",
+        create: bool = True,
+    ) -> Memory:
+        """Open a store, making it if there is none.
+
+        Parameters
+        ----------
+        path : str or path
+            The file, or ``":memory:"``.
+        embedder : Embedder, str, path, optional
+            By default MiniLM from the cache, loaded by the first call that needs a vector.
+        profile : str
+            Whose memories; profiles never see each other's.
+        readonly : bool
+            Nothing is written.
+        timeout : float
+            Seconds to wait for other processes.
+        durability : {"full", "normal"}
+            "full": an acknowledged write survives a power cut. "normal": the death of the process.
+        create : bool
+            False refuses a path without a store.
+
+        Raises
+        ------
+        StoreError, StoreCorruptError, SchemaVersionError, StoreLockedError, StoreReadOnlyError
+            The file is left as it was.
+        EmbedderMismatchError
+            The store holds vectors of another embedder than the one given.
+        """
+        name = check_name(profile, "profile")
+        turns = TurnEmbedder(embedder)
+        store = Store.open(
+            path, readonly=readonly, timeout=timeout, durability=durability, create=create
+        )
+        try:
+            if turns.given and store.identity() is not None:
+                try:
+                    identity = turns.identity()
+                except ModelNotFoundError:
+                    pass  # reading, listing and forgetting need no model; the first search says so
+                else:
+                    with store.reading() as connection:
+                        require_identity(connection, identity, store.path)
+            if not readonly:
+                writes.resume_erasure(store)
+        except BaseException:
+            store.close()
+            raise
+        return cls(store, turns, name)
+
+    def __enter__(self) -> Memory:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = ", closed" if self._store.closed else ", readonly" if self._store.readonly else ""
+        return f"Memory({self._store.path!r}, profile={self._profile!r}{state})"
+
+    @property
+    def path(self) -> str:
+        """The file."""
+        return self._store.path
+
+    @property
+    def profile(self) -> str:
+        """The profile used when a call names none."""
+        return self._profile
+
+    def close(self) -> None:
+        """Close the file. A second call does nothing; any other call raises StoreError."""
+        self._store.close()
+        self._channels.clear()
+
+    # -- writing -----------------------------------------------------------------------------
+
+    def add(
+        self,
+        text: str,
+        *,
+        speaker: str | None = None,
+        session: str | None = None,
+        when: Instant | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        profile: str | None = None,
+        key: str | None = None,
+    ) -> int:
+        """Store one memory and return its id.
+
+        Parameters
+        ----------
+        text : str
+            Stored and returned unchanged, up to 16 MiB.
+        speaker, session : str, optional
+        when : str or datetime, optional
+            When it was said; by default now.
+        metadata : mapping, optional
+            JSON values under str keys.
+        profile : str, optional
+        key : str, optional
+            Makes the call safe to repeat: the profile holds one memory per key, and a second add
+            with the same key changes nothing and returns the first one's id. Without a key every
+            add makes a memory, also of a text that is already there.
+
+        Raises
+        ------
+        TextError, ArgumentError, DTypeError
+            Nothing was written.
+        EmbedderMismatchError, ModelNotFoundError
+        StoreLockedError, StoreReadOnlyError, StoreError
+        """
+        item: dict[str, Any] = {"text": text, "speaker": speaker, "session": session, "when": when}
+        item |= {"metadata": metadata, "profile": profile, "key": key}
+        return self._insert([draft(item, self._profile)], None)[0]
+
+    def add_many(
+        self, items: Iterable[Mapping[str, Any]], *, progress: Progress | None = None
+    ) -> _Ids:
+        """Store many memories, all of them or none, and return their ids.
+
+        Parameters
+        ----------
+        items : iterable of mappings
+            The arguments of :meth:`add`.
+        progress : callable, optional
+            ``progress(done, total)`` while texts are embedded. If it returns False, nothing is
+            stored and the answer is an empty list.
+
+        Raises
+        ------
+        As :meth:`add`; the message names the item, as in ``items[3].when``. Nothing was written.
+        """
+        if isinstance(items, (str, bytes, Mapping)) or not isinstance(items, Iterable):
+            raise DTypeError(f"items: expected an iterable of dicts, got {type(items).__name__}")
+        if progress is not None and not callable(progress):
+            raise DTypeError(f"progress: expected a function, got {type(progress).__name__}")
+        drafts = []
+        for i, item in enumerate(items):
+            if not isinstance(item, Mapping):
+                raise DTypeError(f"items[{i}]: expected a dict, got {type(item).__name__}")
+            drafts.append(draft(item, self._profile, f"items[{i}]."))
+        return self._insert(drafts, progress) if drafts else []
+
+    def _insert(self, drafts: Sequence[Draft], progress: Progress | None) -> _Ids:
+        self._store.check_writable()
+        known = writes.existing_keys(self._store, drafts)
+        fresh = [item for item in drafts if (item.profile, item.key) not in known]
+        if not fresh:
+            return [known[item.profile, item.key or ""] for item in drafts]
+        identity = self._embedder.identity()
+        with self._store.reading() as connection:  # before the work, not only after it
+            require_identity(connection, identity, self._store.path)
+        blobs = self._embedder.embed_turns(
+            [(item.text, item.speaker, item.when, item.metadata) for item in fresh], progress
+        )
+        if blobs is None:
+            return []
+        ids = iter(writes.insert(self._store, fresh, blobs, identity))
+        return [
+            known[item.profile, item.key or ""] if (item.profile, item.key) in known else next(ids)
+            for item in drafts
+        ]
+
+    def update(
+        self,
+        id: int,
+        *,
+        text: str = _UNCHANGED,
+        speaker: str | None = _UNCHANGED,
+        session: str | None = _UNCHANGED,
+        when: Instant = _UNCHANGED,
+        metadata: Mapping[str, Any] | None = _UNCHANGED,
+        profile: str | None = None,
+        filters: Filters | None = None,
+    ) -> Record:
+        """Change what is given, leave the rest, and return the memory as it is now.
+
+        Text, vectors, words and labels change in one transaction. Here `session` is the new
+        session; `profile` and `filters` are the scope in which the memory must be.
+        The former text is gone for every reader; its last bytes leave the file's free space with
+        the next :meth:`forget` or :meth:`compact`.
+
+        Raises
+        ------
+        MemoryNotFoundError
+            There is no such memory in the scope.
+        ArgumentError
+            Nothing to change was given.
+        Otherwise as :meth:`add`.
+        """
+        given: dict[str, Any] = {"text": text, "speaker": speaker, "session": session, "when": when}
+        given["metadata"] = metadata
+        changed = {name: value for name, value in given.items() if value is not _UNCHANGED}
+        if not changed:
+            raise ArgumentError("update: expected something to change, such as text=...")
+        if changed.get("when", "") is None:
+            raise ArgumentError("when: expected an instant such as '2023-10-19T14:02:00+00:00'")
+        memory_id = check_id(id)
+        where = self._scope(profile, None, filters)
+        self._store.check_writable()
+        for _ in range(_ATTEMPTS):
+            old, revision = reads.revision_of(self._store, where, memory_id)
+            item: dict[str, Any] = {
+                "text": old.text,
+                "speaker": old.speaker,
+                "session": old.session,
+            }
+            item |= {"when": old.when, "metadata": old.metadata}
+            new = draft(item | changed, old.profile)
+            before = self._embedder.render(
+                (old.text, old.speaker, old.when, json.dumps(old.metadata))
+            )
+            turn = (new.text, new.speaker, new.when, new.metadata)
+            blobs: Sequence[bytes] | None = None
+            identity = None
+            if self._embedder.render(turn) != before:
+                identity = self._embedder.identity()
+                (blobs,) = self._embedder.embed_turns([turn]) or [[]]
+            if writes.update(self._store, writes.Change(memory_id, new, revision, blobs), identity):
+                return reads.find_one(self._store, self._scope(old.profile, None, None), memory_id)
+        raise StoreLockedError(
+            f"{self.path}: memory {memory_id} was changed by others during each of {_ATTEMPTS} "
+            "attempts"
+        )
+
+    def forget(
+        self,
+        ids: int | Iterable[int] | None = None,
+        *,
+        profile: str | None = None,
+        session: str | None = None,
+        filters: Filters | None = None,
+    ) -> Forgotten:
+        """Erase memories from the file and return a receipt.
+
+        The file is rewritten (about 0.5 s at 50,000 memories), because SQLite alone leaves copies
+        of deleted rows behind; forget many in one call rather than one by one.
+
+        Parameters
+        ----------
+        ids : int or iterable of int, optional
+            All of them must be in the scope.
+        profile, session : str, optional
+        filters : mapping, optional
+            Without `ids`, everything in the scope is forgotten; ``profile=`` alone forgets a
+            whole profile.
+
+        Returns
+        -------
+        Forgotten
+
+        Raises
+        ------
+        ArgumentError
+            Nothing was named.
+        MemoryNotFoundError
+            An id is not in the scope; nothing was forgotten.
+        """
+        wanted = None if ids is None else check_ids(ids)
+        if wanted is None and profile is None and session is None and not filters:
+            raise ArgumentError(
+                "forget: expected ids=, filters=, session= or profile=; without any of them "
+                "everything would be forgotten"
+            )
+        return writes.forget(self._store, self._scope(profile, session, filters), wanted)
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def get(
+        self,
+        id: int,
+        *,
+        profile: str | None = None,
+        session: str | None = None,
+        filters: Filters | None = None,
+    ) -> Record:
+        """Return one memory.
+
+        Raises
+        ------
+        MemoryNotFoundError
+            There is none with this id in the scope.
+        """
+        where = self._scope(profile, session, filters)
+        return reads.find_one(self._store, where, check_id(id))
+
+    def list(
+        self,
+        *,
+        profile: str | None = None,
+        session: str | None = None,
+        filters: Filters | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+        order: str = "time",
+    ) -> _Records:
+        """Return memories in order of "time" (when said, then id) or "id"; "-" in front reverses.
+
+        Raises
+        ------
+        ArgumentError, DTypeError
+        """
+        if order not in reads.ORDERS:
+            raise ArgumentError(f"order: expected one of {sorted(reads.ORDERS)}, got {order!r}")
+        return reads.find_records(
+            self._store,
+            self._scope(profile, session, filters),
+            order=order,
+            limit=None if limit is None else min(check_integer(limit, "limit", 0), _MOST_HITS),
+            offset=min(check_integer(offset, "offset", 0), _MOST_HITS),
+        )
+
+    def search(
+        self,
+        query: str,
+        *,
+        k: int = 10,
+        filters: Filters | None = None,
+        at: Instant | None = None,
+        explain: bool = False,
+        profile: str | None = None,
+        session: str | None = None,
+        ranking: str | Ranking = "default",
+        near_duplicates: float | None = None,
+        reranker: Any = None,
+    ) -> SearchResult:
+        """Return the memories nearest to a query, best first.
+
+        Parameters
+        ----------
+        query : str
+        k : int
+            At most so many; 0 gives none.
+        filters : mapping, optional
+        at : str or datetime, optional
+            As of this instant: only what was said at or before it; "yesterday" in the query is the
+            day before it.
+        explain : bool
+            Put more numbers into ``Hit.channels``, and words into ``Hit.why``.
+        profile, session : str, optional
+        ranking : str or Ranking
+            How the channels are joined: a key of :data:`riemem.retrieval.fusion.rankings`.
+        near_duplicates : float, optional
+            Leave out a hit whose cosine to a better one is above this, such as 0.98.
+        reranker : Reranker, str or path, optional
+            ``scores(query, texts)``, or the folder of a cross-encoder; it sees the 50 best.
+
+        Returns
+        -------
+        SearchResult
+            A list of :class:`Hit` that also says how it was scored and what could not run.
+
+        Raises
+        ------
+        ArgumentError
+            A blank query, or a negative `k`.
+        DTypeError, TextError
+        EmbedderMismatchError, ModelNotFoundError
+
+        Examples
+        --------
+        >>> from riemem.embed import HashingEmbedder
+        >>> with Memory.open(":memory:", embedder=HashingEmbedder(dim=64)) as memory:
+        ...     memory.search("anything")
+        []
+        """
+        text = check_query(query)
+        count = min(check_integer(k, "k", 0), _MOST_HITS)
+        rule = as_ranking(ranking)
+        refinement = Refinement.of(near_duplicates, reranker)
+        where = self._scope(profile, session, filters, at)
+        day = None if at is None else day_of(parse_instant(at, "at"))
+        allowed = reads.find_ids(self._store, where) if where.narrowed else None
+        if count == 0 or (allowed is not None and allowed.size == 0):
+            return SearchResult(scoring="nothing to rank")
+        channel = self._channel(where.profile)
+        asked = refinement.asked(count)
+        found = channel.search(text, asked, allowed, explain=explain, ranking=rule, at=day)
+        records = reads.records_by_id(self._store, [memory_id for memory_id, _ in found])
+        found = refined(found, refinement, text, records, channel.dense, count)
+        return make_result(found, records, explain=explain)
+
+    def recall(
+        self,
+        query: str,
+        *,
+        token_budget: int,
+        count_tokens: Any = None,
+        compressor: Any = None,
+        k: int = 100,
+        filters: Filters | None = None,
+        at: Instant | None = None,
+        profile: str | None = None,
+        session: str | None = None,
+    ) -> Context:
+        """Find memories and put them, dated and in time order, into a token budget.
+
+        Parameters
+        ----------
+        query : str
+        token_budget : int
+            Most tokens of the text as a whole.
+        count_tokens : callable, optional
+            ``str -> int``, your model's tokenizer. By default that of the local SmolLM2, or, where
+            its files are missing, the number of UTF-8 bytes, which no byte-level tokenizer
+            exceeds; ``Context.token_counter`` says which.
+        compressor : object, optional
+            With ``distill(turns, *, token_budget, query) -> object with .text``.
+        k : int
+            How many memories are looked at.
+        filters, at, profile, session
+            As for :meth:`search`.
+
+        Returns
+        -------
+        Context
+            Empty when nothing was found. See :mod:`riemem.packing` for the form of the text.
+
+        Raises
+        ------
+        BudgetTooSmallError
+            Memories were found and none of them fits.
+        ArgumentError, DTypeError
+        """
+        budget = packing.check_budget(token_budget)
+        counter, label = count_tokens, "caller"
+        if count_tokens is None:
+            counter, label = models.token_counter()
+        count = packing.checked_counter(counter)
+        if compressor is not None:
+            packing.check_compressor(compressor)
+        hits = self.search(query, k=k, filters=filters, at=at, profile=profile, session=session)
+        if compressor is None:
+            packed = packing.pack_turns(hits, token_budget=budget, count_tokens=count)
+        else:
+            packed = packing.pack_compressed(
+                hits, compressor, query, token_budget=budget, count_tokens=count
+            )
+        return Context(
+            packed.text, packed.tokens, packed.turns, packed.dropped, label, hits.skipped
+        )
+
+    def stats(
+        self,
+        *,
+        profile: str | None = None,
+        session: str | None = None,
+        filters: Filters | None = None,
+    ) -> dict[str, Any]:
+        """Return counts of the scope (``memories``, ``sessions``, ...) and facts about the file."""
+        found = reads.statistics(self._store, self._scope(profile, session, filters))
+        found["readonly"] = self._store.readonly
+        return found
+
+    # -- upkeep ------------------------------------------------------------------------------
+
+    def check(self, *, repair: bool = False) -> CheckReport:
+        """Compare everything in the file with everything else.
+
+        Parameters
+        ----------
+        repair : bool
+            Rebuild labels, words and indexes from the memories, and embed those again whose
+            vectors are missing or damaged; then check again.
+
+        Returns
+        -------
+        CheckReport
+            ``.ok``, ``.problems``, ``.repaired``, ``.counts``.
+
+        Raises
+        ------
+        StoreReadOnlyError
+            `repair` of a store opened read-only.
+        """
+        return repair_store(self._store, self._embedder) if repair else check_store(self._store)
+
+    def compact(self) -> bool:
+        """Rewrite the file without free space; False if others were reading and the log remains."""
+        return writes.compact(self._store)
+
+    @classmethod
+    def reembed_store(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        embedder: Any = None,
+        progress: Progress | None = None,
+        timeout: float = 5.0,
+    ) -> int:
+        """Embed every memory of a store again, for a new embedder, and return how many.
+
+        The vectors are exchanged in one transaction; until then, and if anything fails, the store
+        stays as it was.
+
+        Parameters
+        ----------
+        path : str or path
+        embedder : Embedder, str, path, optional
+        progress : callable, optional
+            As for :meth:`add_many`; when it returns False nothing is changed and the answer is 0.
+        timeout : float
+
+        Raises
+        ------
+        StoreError, ModelNotFoundError
+        """
+        turns = TurnEmbedder(embedder)
+        with Store.open(path, timeout=timeout, create=False) as store:
+            return embed_again(store, turns, progress=progress)
+
+    # -- within ------------------------------------------------------------------------------
+
+    def _scope(
+        self,
+        profile: str | None,
+        session: str | None,
+        filters: Filters | None,
+        at: Instant | None = None,
+    ) -> Scope:
+        name = self._profile if profile is None else profile
+        return scope(name, session=session, filters=filters, at=at)
+
+    def _channel(self, profile: str) -> HybridChannel:
+        with self._lock:
+            if profile not in self._channels:
+                self._channels[profile] = HybridChannel(self._store, profile, self._embedder)
+            return self._channels[profile]

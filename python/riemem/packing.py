@@ -1,0 +1,432 @@
+"""Putting memories into a token budget: whole turns, dated, in time order, counted exactly.
+
+The form of the text, and the way back from it, is in :mod:`riemem._packed_text`: nothing that was
+stored can pass itself off as another line, speaker or date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from riemem._atoms.headers import describe
+from riemem._packed_text import ParsedTurn, Turn, format_groups, format_turns, in_time, parse
+from riemem.errors import ArgumentError, BudgetTooSmallError, DTypeError
+
+__all__ = ["Context", "Dropped", "Packing", "ParsedTurn", "Turn", "pack_turns", "parse"]
+__all__ += ["check_budget", "check_compressor", "checked_counter", "distinct_turns"]
+__all__ += ["format_turns", "pack_compressed", "pack_grouped"]
+
+T = TypeVar("T", bound=Turn)
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A memory that was found but is not in the text, and why."""
+
+    id: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Context:
+    """What was recalled.
+
+    Attributes
+    ----------
+    text : str
+        Ready to be put before a language model; see :mod:`riemem.packing` for its form.
+    tokens : int
+        Of `text`, by the caller's counter; never more than the budget.
+    hits : tuple
+        The memories in the text, in its order.
+    dropped : tuple of Dropped
+        Those that are not, best first.
+    token_counter : str
+        What counted.
+    skipped : tuple of str
+        Parts of the search that could not run; empty when all did.
+    """
+
+    text: str
+    tokens: int
+    hits: tuple[Any, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
+    token_counter: str = "caller"
+    skipped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Packing:
+    """What :func:`pack_turns` made: the text, its count, the turns in it, and the others."""
+
+    text: str
+    tokens: int
+    turns: tuple[Any, ...] = ()
+    dropped: tuple[Dropped, ...] = field(default=())
+
+
+def pack_turns(
+    turns: Sequence[T], *, token_budget: int, count_tokens: Callable[[str], int]
+) -> Packing:
+    """Pack whole turns, best first, as long as the final string stays within the budget.
+
+    A turn that does not fit is skipped and the next one is tried. Turns with the same speaker and
+    text are packed once. The result is in time order.
+
+    Parameters
+    ----------
+    turns : sequence of Turn
+        In any order; equal scores are taken by lower id.
+    token_budget : int
+        Most tokens of the final string, dates and names included.
+    count_tokens : callable
+        ``str -> int``; called on candidate strings as a whole, so it may be any tokenizer. What it
+        raises is passed on.
+
+    Returns
+    -------
+    Packing
+        Empty (0 tokens) when there are no turns.
+
+    Raises
+    ------
+    ArgumentError
+        A negative budget or count.
+    BudgetTooSmallError
+        There are turns and not one of them fits.
+    DTypeError
+        The budget, counter or count has the wrong type.
+
+    Notes
+    -----
+    Turns are tried in halving groups, so most are accepted by a few counts; each one that does not
+    fit costs one more.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace as Row
+    >>> row = Row(id=1, text="I moved", speaker="Maya", session=None,
+    ...           when="2024-05-01T10:00:00+00:00", score=1.0)
+    >>> pack_turns([row], token_budget=20, count_tokens=lambda s: len(s.split())).text
+    '# 2024-05-01\\nMaya: I moved'
+    """
+    budget = check_budget(token_budget)
+    count = checked_counter(count_tokens)
+    ranked, dropped = distinct_turns(turns)
+    if not ranked:
+        return Packing("", 0)
+    chosen, over, text, tokens = _fill(ranked, budget, count, format_turns)
+    _require_some(chosen, ranked, budget, count, format_turns)
+    return Packing(text, tokens, tuple(in_time(chosen)), _all_dropped(turns, dropped, over))
+
+
+def pack_grouped(
+    turns: Sequence[T],
+    atoms: Mapping[int, int],
+    *,
+    token_budget: int,
+    count_tokens: Callable[[str], int],
+    headers: Mapping[int, str] | None = None,
+    select: str = "hits",
+) -> Packing:
+    """Pack whole turns atom by atom under headers, as long as the final string stays in the budget.
+
+    Atoms come by their best turn, turns inside an atom in time order. A header is written for an
+    atom with at least two turns in the text; the others stand together under ``## other``, last.
+    Without any such atom the text is that of :func:`pack_turns`.
+
+    Parameters
+    ----------
+    turns : sequence of Turn
+        In any order; equal scores are taken by lower id.
+    atoms : mapping of int to int
+        The atom of each turn, by the turn's id; a turn without one stands alone.
+    token_budget, count_tokens
+        See :func:`pack_turns`; headers count.
+    headers : mapping of int to str, optional
+        By atom. By default up to three words that set the atom's turns apart from the others
+        found. A header is brought onto one line, so it cannot pass itself off as anything else.
+    select : {"hits", "atoms"}
+        In which order turns are tried: by their own score, or, as RSM-full prints it, all turns
+        of the best atom, then all of the next one.
+
+    Returns
+    -------
+    Packing
+        Its turns are in the order of the text.
+
+    Raises
+    ------
+    As :func:`pack_turns`; also ArgumentError for another `select`.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace as Row
+    >>> said = ["I paint", "Rain again", "I paint birds"]
+    >>> rows = [Row(id=i, text=text, speaker="Ana", session=None, score=1.0 - i / 10,
+    ...             when="2024-05-01T10:00:00+00:00") for i, text in enumerate(said)]
+    >>> print(pack_grouped(rows, {0: 7, 1: 8, 2: 7}, token_budget=40,
+    ...                    count_tokens=lambda s: len(s.split())).text)
+    ## paint birds
+    # 2024-05-01
+    Ana: I paint
+    Ana: I paint birds
+    ## other
+    # 2024-05-01
+    Ana: Rain again
+    """
+    budget = check_budget(token_budget)
+    count = checked_counter(count_tokens)
+    if select not in ("hits", "atoms"):
+        raise ArgumentError(f"select: expected 'hits' or 'atoms', got {select!r}")
+    ranked, dropped = distinct_turns(turns)
+    if not ranked:
+        return Packing("", 0)
+    # A turn without an atom gets one of its own, below every number that is in use.
+    lowest = min(atoms.values(), default=0)
+    owner = {turn.id: atoms.get(turn.id, lowest - 1 - i) for i, turn in enumerate(ranked)}
+    place: dict[int, int] = {}
+    for turn in ranked:
+        place.setdefault(owner[turn.id], len(place))
+    if select == "atoms":
+        ranked = sorted(ranked, key=lambda turn: place[owner[turn.id]])
+    names = headers if headers is not None else _headers(ranked, owner)
+
+    def write(chosen: Sequence[T]) -> str:
+        return format_groups(_groups(chosen, owner, place, names))
+
+    chosen, over, text, tokens = _fill(ranked, budget, count, write)
+    _require_some(chosen, ranked, budget, count, write)
+    order = [turn for _, group in _groups(chosen, owner, place, names) for turn in group]
+    return Packing(text, tokens, tuple(order), _all_dropped(turns, dropped, over))
+
+
+def _headers(turns: Sequence[T], owner: Mapping[int, int]) -> dict[int, str]:
+    texts: dict[int, list[str]] = {}
+    for turn in turns:
+        texts.setdefault(owner[turn.id], []).append(turn.text)
+    return describe(texts)
+
+
+def _groups(
+    turns: Sequence[T],
+    owner: Mapping[int, int],
+    place: Mapping[int, int],
+    names: Mapping[int, str],
+) -> list[tuple[str | None, list[T]]]:
+    members: dict[int, list[T]] = {}
+    for turn in turns:
+        members.setdefault(owner[turn.id], []).append(turn)
+    shown = sorted((a for a in members if len(members[a]) > 1), key=lambda a: place[a])
+    groups: list[tuple[str | None, list[T]]] = [
+        (names.get(atom, "topic"), in_time(members[atom])) for atom in shown
+    ]
+    lone = in_time([own[0] for own in members.values() if len(own) == 1])
+    if lone:
+        groups.append(("other" if groups else None, lone))
+    return groups
+
+
+def _require_some(
+    chosen: Sequence[T],
+    ranked: Sequence[T],
+    budget: int,
+    count: Callable[[str], int],
+    write: Callable[[Sequence[T]], str],
+) -> None:
+    if not chosen:
+        smallest = min(count(write([turn])) for turn in ranked)
+        raise BudgetTooSmallError(
+            f"token_budget: {budget} tokens hold none of the {len(ranked)} memories found; "
+            f"the shortest needs {smallest}"
+        )
+
+
+def _all_dropped(
+    turns: Sequence[T], copies: Sequence[Dropped], over: Sequence[T]
+) -> tuple[Dropped, ...]:
+    best = {turn.id: place for place, turn in enumerate(_by_score(turns))}
+    dropped = [*copies, *(Dropped(turn.id, "over budget") for turn in over)]
+    return tuple(sorted(dropped, key=lambda item: best[item.id]))
+
+
+def _fill(
+    ranked: list[T],
+    budget: int,
+    count: Callable[[str], int],
+    write: Callable[[Sequence[T]], str],
+) -> tuple[list[T], list[T], str, int]:
+    """Return the turns that fit, those that do not, and the text with its count."""
+    chosen: list[T] = []
+    over: list[T] = []
+    text, tokens = "", 0
+    start, step = 0, len(ranked)
+    while start < len(ranked):
+        group = ranked[start : start + step]
+        candidate = write([*chosen, *group])
+        size = count(candidate)
+        if size <= budget:
+            chosen += group
+            text, tokens = candidate, size
+            start += len(group)
+            step *= 2
+        elif len(group) > 1:
+            step = len(group) // 2
+        else:
+            over += group
+            start += 1
+            step = 1
+    return chosen, over, text, tokens
+
+
+def pack_compressed(
+    turns: Sequence[T],
+    compressor: Any,
+    query: str,
+    *,
+    token_budget: int,
+    count_tokens: Callable[[str], int],
+) -> Packing:
+    """Let a compressor make the text, and hold it to the budget.
+
+    Parameters
+    ----------
+    turns : sequence of Turn
+    compressor : object
+        ``distill(turns, *, token_budget, query)`` gets the distinct turns in time order and
+        returns an object with ``.text``.
+    query, token_budget, count_tokens
+        See :func:`pack_turns`.
+
+    Raises
+    ------
+    DTypeError
+        The compressor has no ``distill`` or returned no text.
+    BudgetTooSmallError
+        Its text is longer than the budget.
+
+    Examples
+    --------
+    >>> pack_compressed([], None, "tea?", token_budget=10, count_tokens=len).text
+    ''
+    """
+    budget = check_budget(token_budget)
+    count = checked_counter(count_tokens)
+    ranked, dropped = distinct_turns(turns)
+    if not ranked:
+        return Packing("", 0)
+    ordered = in_time(ranked)
+    made = check_compressor(compressor).distill(ordered, token_budget=budget, query=query)
+    text = getattr(made, "text", None)
+    if not isinstance(text, str):
+        raise DTypeError(
+            f"compressor: expected distill() to return an object with .text, got "
+            f"{type(made).__name__}"
+        )
+    tokens = count(text)
+    if tokens > budget:
+        raise BudgetTooSmallError(
+            f"token_budget: the compressor returned {tokens} tokens for a budget of {budget}"
+        )
+    return Packing(text, tokens, tuple(ordered), tuple(dropped))
+
+
+def check_compressor(compressor: Any) -> Any:
+    """Return the compressor if it has a method ``distill``.
+
+    Raises
+    ------
+    DTypeError
+    """
+    if not callable(getattr(compressor, "distill", None)):
+        raise DTypeError(
+            f"compressor: expected an object with distill(), got {type(compressor).__name__}"
+        )
+    return compressor
+
+
+def distinct_turns(turns: Sequence[T]) -> tuple[list[T], list[Dropped]]:
+    """Return the turns best first without copies, and the copies.
+
+    Examples
+    --------
+    >>> distinct_turns([])
+    ([], [])
+    """
+    first: dict[tuple[str | None, str], int] = {}
+    seen: set[int] = set()
+    ranked, dropped = [], []
+    for turn in _by_score(turns):
+        if turn.id in seen:
+            continue
+        seen.add(turn.id)
+        original = first.setdefault((turn.speaker, turn.text), turn.id)
+        if original == turn.id:
+            ranked.append(turn)
+        else:
+            dropped.append(Dropped(turn.id, f"duplicate of {original}"))
+    return ranked, dropped
+
+
+def check_budget(token_budget: object) -> int:
+    """Return the budget as an int.
+
+    Raises
+    ------
+    DTypeError
+        Not an int.
+    ArgumentError
+        Negative.
+
+    Examples
+    --------
+    >>> check_budget(1000)
+    1000
+    """
+    if isinstance(token_budget, bool) or not hasattr(token_budget, "__index__"):
+        raise DTypeError(
+            f"token_budget: expected an int, got {type(token_budget).__name__} {token_budget!r:.40}"
+        )
+    budget = int(token_budget.__index__())
+    if budget < 0:
+        raise ArgumentError(f"token_budget: expected an int >= 0, got {budget}")
+    return budget
+
+
+def checked_counter(count_tokens: object) -> Callable[[str], int]:
+    """Return a counter that makes sure of what it is told.
+
+    Raises
+    ------
+    DTypeError
+        Not callable, or (when called) the count is not an int.
+    ArgumentError
+        When called: the count is negative.
+
+    Examples
+    --------
+    >>> checked_counter(len)("four")
+    4
+    """
+    if not callable(count_tokens):
+        raise DTypeError(
+            f"count_tokens: expected a function str -> int, got {type(count_tokens).__name__}"
+        )
+
+    def count(text: str) -> int:
+        number = count_tokens(text)
+        if isinstance(number, bool) or not hasattr(number, "__index__"):
+            raise DTypeError(
+                f"count_tokens: expected it to return an int, got {type(number).__name__}"
+            )
+        if number < 0:
+            raise ArgumentError(f"count_tokens: expected a count >= 0, got {number}")
+        return int(number.__index__())
+
+    return count
+
+
+def _by_score(turns: Sequence[T]) -> list[T]:
+    return sorted(turns, key=lambda turn: (-turn.score, turn.id))

@@ -1,0 +1,77 @@
+"""What every way of finding memories looks like from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Channel", "ChannelHits"]
+
+Ids = npt.NDArray[np.int64]
+
+
+class ChannelHits(list[tuple[int, float]]):
+    """What a channel found: (memory id, score) pairs, best first, ties by lower id.
+
+    Attributes
+    ----------
+    scoring : str
+        In words, how the scores were made.
+    notes : tuple of str
+        What could not be done as asked, for example a query cut to the model's window.
+    details : dict
+        With ``explain=True``: more numbers per memory id.
+
+    Examples
+    --------
+    >>> ChannelHits([(3, 0.5)], scoring="bm25").scoring
+    'bm25'
+    """
+
+    def __init__(
+        self,
+        pairs: Iterable[tuple[int, float]] = (),
+        *,
+        scoring: str,
+        notes: tuple[str, ...] = (),
+        details: dict[int, dict[str, Any]] | None = None,
+    ) -> None:
+        super().__init__(pairs)
+        self.scoring = scoring
+        self.notes = notes
+        self.details = details or {}
+
+
+class Channel(Protocol):
+    """One way of finding memories of one profile."""
+
+    @property
+    def name(self) -> str:
+        """The key under which its scores appear in ``Hit.channels``."""
+
+    def search(
+        self, query: str, k: int, allowed: Ids | None = None, *, explain: bool = False
+    ) -> ChannelHits:
+        """Return at most `k` memories, best first.
+
+        Parameters
+        ----------
+        query : str
+        k : int
+        allowed : int64 ndarray, optional
+            The only memory ids that may be returned; applied before the k best are taken.
+        explain : bool
+            Fill ``details``.
+        """
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """A query as a vector, and what had to be left out of it."""
+
+    vector: npt.NDArray[np.float32]
+    notes: tuple[str, ...] = field(default=())

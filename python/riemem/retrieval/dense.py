@@ -1,0 +1,275 @@
+"""The dense channel: the Riemannian index over the vectors of one profile, kept up to date."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from riemem.index import RiemannianIndex
+from riemem.presets import Preset, presets
+from riemem.retrieval.channel import ChannelHits, Ids
+from riemem.retrieval.embedding import MAX_CHUNKS, TurnEmbedder, unit
+from riemem.store import Store
+from riemem.store.reads import Changes, changes
+
+__all__ = ["DenseChannel"]
+
+Rows = npt.NDArray[np.float32]
+
+# Up to this many vectors the index is built again from all of them, in the order of their ids,
+# after every change: the metric's sums then have the same last bits as in a store just opened,
+# and so have the scores. Above it the index is changed in place, equal to rounding.
+_REBUILT_ROWS = 8192
+
+
+@dataclass(frozen=True)
+class VectorScores:
+    """A score per stored vector; ``keys // MAX_CHUNKS`` is the memory's id."""
+
+    keys: Ids
+    scores: npt.NDArray[np.float64]
+    scoring: str
+    uncentred: bool  # plain cosines instead of whitened ones
+    notes: tuple[str, ...]
+
+
+class DenseChannel:
+    """Search by meaning in the memories of one profile.
+
+    Parameters
+    ----------
+    store : Store
+    profile : str
+    embedder : TurnEmbedder
+    preset : str or Preset
+        Metric and score.
+
+    Notes
+    -----
+    The vectors are read at the first search; afterwards each search asks the store for what was
+    added, changed or forgotten since, by whichever process. A long memory has several vectors and
+    counts with the best of them. O(N d) per search, plus O(N d^2 + d^3) after a change.
+    """
+
+    name = "dense"
+
+    def __init__(
+        self,
+        store: Store,
+        profile: str,
+        embedder: TurnEmbedder,
+        preset: str | Preset = "default",
+    ) -> None:
+        self._store = store
+        self._profile = profile
+        self._embedder = embedder
+        self.preset = presets[preset] if isinstance(preset, str) else preset
+        self._lock = threading.Lock()
+        self._index: RiemannianIndex | None = None
+        self._revision = -1
+        self._vectors_of: dict[int, tuple[int, ...]] = {}  # memory -> ids of its stored vectors
+        self._raw: tuple[Ids, Rows] | None = None  # what a small index is built from
+
+    def __len__(self) -> int:
+        """Memories in the index as of the last search."""
+        return len(self._vectors_of)
+
+    def search(
+        self, query: str, k: int, allowed: Ids | None = None, *, explain: bool = False
+    ) -> ChannelHits:
+        """Return the k best memories.
+
+        Raises
+        ------
+        EmbedderMismatchError
+            The store holds vectors of another embedder.
+        ModelNotFoundError, ModelCorruptError
+            The embedder's files are missing or damaged.
+        """
+        if self._store.identity() is None:
+            return ChannelHits(scoring="no memories")
+        index = self._follow()
+        if len(index) == 0 or k == 0:
+            return ChannelHits(scoring="no memories")
+        embedded = self._embedder.embed_query(query)
+        keys = None
+        if allowed is not None:
+            keys = index.ids
+            keys = keys[np.isin(keys // MAX_CHUNKS, allowed)]
+        pairs, scoring = self._best(index, embedded.vector, k, keys)
+        details = {}
+        if explain:
+            details = _cosines(index, embedded.vector, [memory_id for memory_id, _ in pairs])
+        label = f"{self.preset.name}: {self.preset.form}" if scoring == "fused" else scoring
+        return ChannelHits(pairs, scoring=label, notes=embedded.notes, details=details)
+
+    def scores(self, query: str, *, cosine: bool = False) -> VectorScores | None:
+        """Score every vector, or return None when there are none.
+
+        Parameters
+        ----------
+        query : str
+        cosine : bool
+            The plain cosine instead of the preset's score.
+
+        Raises
+        ------
+        As :meth:`search`.
+        """
+        if self._store.identity() is None:
+            return None
+        index = self._follow()
+        if len(index) == 0:
+            return None
+        embedded = self._embedder.embed_query(query)
+        keys, values = index.scores(embedded.vector, cosine_weight=1.0 if cosine else None)
+        plain = cosine or len(index) < index.min_samples
+        if plain and not cosine:
+            label = f"cosine: {len(index)} samples < min_samples {index.min_samples}"
+        else:
+            label = "cosine" if cosine else f"whitened {self.preset.form}"
+        return VectorScores(keys, values, label, plain and not cosine, embedded.notes)
+
+    def cosines(self, query: str, memory_ids: list[int]) -> dict[int, dict[str, float]]:
+        """The plain cosine of the best vector of each memory, and the number of that vector."""
+        index = self._follow()
+        return _cosines(index, self._embedder.embed_query(query).vector, memory_ids)
+
+    def vectors_of(self, memory_ids: list[int]) -> dict[int, Rows]:
+        """The unit vectors of those memories that have some."""
+        index = self._follow()
+        ids, rows = index.ids, index.vectors()
+        owners = ids[: len(rows)] // MAX_CHUNKS
+        asked = np.flatnonzero(np.isin(owners, np.array(memory_ids, np.int64)))
+        found: dict[int, list[int]] = {}
+        for row in asked.tolist():
+            found.setdefault(int(owners[row]), []).append(row)
+        return {memory_id: rows[own] for memory_id, own in found.items()}
+
+    def _best(
+        self,
+        index: RiemannianIndex,
+        vector: Rows,
+        k: int,
+        keys: Ids | None,
+    ) -> tuple[list[tuple[int, float]], str]:
+        """The k best distinct memories: more rows are asked for while chunks take up places."""
+        rows = len(index)
+        several = rows > len(self._vectors_of)
+        asked = min(rows, 2 * k + 16 if several else k)
+        while True:
+            top = index.search(vector, k=asked, filter=keys)
+            best: dict[int, float] = {}
+            count = int(np.reshape(top.counts, -1)[0])
+            for key, score in zip(
+                np.reshape(top.indices, -1)[:count].tolist(),
+                np.reshape(top.scores, -1)[:count].tolist(),
+                strict=True,
+            ):
+                best.setdefault(key // MAX_CHUNKS, score)
+            if len(best) >= k or count < asked or asked >= rows:
+                return list(best.items())[:k], top.scoring
+            asked = min(rows, 2 * asked)
+
+    def _follow(self) -> RiemannianIndex:
+        """Take over what happened in the store since the last time."""
+        identity = self._embedder.identity()
+        with self._lock:
+            if self._index is not None and self._index.dim != identity.dim:
+                self._index, self._revision = None, -1  # embedded again, with another dimension
+            news = changes(self._store, self._profile, self._revision, identity)
+            if self._index is None:
+                self._index, self._vectors_of = self._empty(identity.dim), {}
+                self._raw = (news.memory_ids[:0], news.vectors[:0])
+            self._apply(news)
+            self._revision = news.revision
+            return self._index
+
+    def _apply(self, news: Changes) -> None:
+        assert self._index is not None
+        fresh = _by_memory(news)
+        stale = {
+            memory_id
+            for memory_id in {*news.touched, *news.forgotten}
+            if memory_id in self._vectors_of
+            and self._vectors_of[memory_id] != fresh.get(memory_id, ())
+        }
+        added = {m for m in fresh if m in stale or m not in self._vectors_of}
+        if not stale and not added:
+            return
+        take = np.isin(news.memory_ids, _array(added))
+        keys, rows = _keys(news.memory_ids)[take], news.vectors[take]
+        old = self._index.ids
+        gone = np.isin(old // MAX_CHUNKS, _array(stale))
+        if self._raw is not None and old.size + keys.size <= _REBUILT_ROWS:
+            keep = ~np.isin(self._raw[0] // MAX_CHUNKS, _array(stale))
+            all_keys = np.concatenate([self._raw[0][keep], keys])
+            all_rows = np.concatenate([self._raw[1][keep], rows])
+            order = np.argsort(all_keys, kind="stable")
+            self._raw = (all_keys[order], all_rows[order])
+            index = self._empty(self._index.dim)
+            index.add(self._raw[1], ids=self._raw[0])
+            self._index = index  # searches in other threads end on the one they began with
+        else:
+            self._raw = None
+            if gone.any():
+                self._index.remove(old[gone])
+            self._index.add(rows, ids=keys)
+        for memory_id in stale:
+            del self._vectors_of[memory_id]
+        self._vectors_of.update({memory_id: fresh[memory_id] for memory_id in added})
+
+    def _empty(self, dim: int) -> RiemannianIndex:
+        preset = self.preset
+        return RiemannianIndex(
+            dim,
+            covariance=preset.covariance,
+            ridge=preset.ridge,
+            energy=preset.energy,
+            cosine_weight=preset.cosine_weight,
+            form=preset.form,
+            norm=preset.norm,
+        )
+
+
+def _array(ids: set[int]) -> Ids:
+    return np.fromiter(ids, np.int64, len(ids))
+
+
+def _by_memory(news: Changes) -> dict[int, tuple[int, ...]]:
+    found: dict[int, list[int]] = {}
+    for memory_id, vector_id in zip(
+        news.memory_ids.tolist(), news.vector_ids.tolist(), strict=True
+    ):
+        found.setdefault(memory_id, []).append(vector_id)
+    return {memory_id: tuple(ids) for memory_id, ids in found.items()}
+
+
+def _keys(memory_ids: Ids) -> Ids:
+    """Number the vectors so that their order is by memory, then chunk: memory * 4096 + chunk."""
+    if memory_ids.size == 0:
+        return memory_ids
+    starts = np.flatnonzero(np.r_[True, memory_ids[1:] != memory_ids[:-1]])
+    lengths = np.diff(np.r_[starts, memory_ids.size])
+    chunk = np.arange(memory_ids.size) - np.repeat(starts, lengths)
+    keys: Ids = memory_ids * MAX_CHUNKS + chunk
+    return keys
+
+
+def _cosines(
+    index: RiemannianIndex, vector: Rows, memory_ids: list[int]
+) -> dict[int, dict[str, float]]:
+    query = unit(vector)
+    ids, rows = index.ids, index.vectors()
+    owners = ids[: len(rows)] // MAX_CHUNKS
+    details = {}
+    for memory_id in memory_ids:
+        mine = np.flatnonzero(owners == memory_id)
+        if mine.size:
+            cosines = [float(unit(rows[row]) @ query) for row in mine]
+            best = int(np.argmax(cosines))
+            details[memory_id] = {"cosine": cosines[best], "chunk": float(best)}
+    return details

@@ -1,0 +1,181 @@
+"""From turns to stored vectors: rendering, windows of long texts, batches, and whose they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from riemem.embed import RENDERINGS, Embedder, load_embedder
+from riemem.errors import DTypeError, TextError
+from riemem.retrieval.channel import Embedded
+from riemem.store.sqlite import Identity
+from riemem.store.vectors import check_rows, encode
+
+__all__ = ["DEFAULT_RENDERING", "MAX_CHUNKS", "Progress", "TurnEmbedder", "TurnLike", "caption_of"]
+
+#: The rendering that :func:`riemem.embed.render_turn` uses.
+DEFAULT_RENDERING = "name-said"
+
+#: Most vectors of one memory; the dense index numbers them within this range.
+MAX_CHUNKS = 4096
+
+_BATCH = 256
+
+Progress = Callable[[int, int], Any]
+#: Text, speaker, when, and the metadata as JSON, whose key "caption" is part of the rendering.
+TurnLike = tuple[str, str | None, str | None] | tuple[str, str | None, str | None, str]
+
+
+class TurnEmbedder:
+    """An embedder with the way turns are written for it; loaded at its first use.
+
+    Parameters
+    ----------
+    spec : Embedder, str, path or None
+        As for :func:`riemem.embed.load_embedder`; any object with ``identity``, ``dim`` and
+        ``embed`` will do, ``windows`` is used where it exists.
+    rendering : str
+        A key of :data:`riemem.embed.RENDERINGS`.
+
+    Raises
+    ------
+    DTypeError
+        `spec` cannot embed.
+
+    Examples
+    --------
+    >>> from riemem.embed import HashingEmbedder
+    >>> TurnEmbedder(HashingEmbedder(dim=8)).identity().dim
+    8
+    """
+
+    def __init__(self, spec: Any = None, rendering: str = DEFAULT_RENDERING) -> None:
+        if spec is not None and not isinstance(spec, (str, os.PathLike)):
+            missing = [name for name in ("identity", "dim", "embed") if not _has(spec, name)]
+            if missing:
+                raise DTypeError(
+                    f"embedder: expected a name, a folder or an object with identity, dim and "
+                    f"embed, got {type(spec).__name__} without {', '.join(missing)}"
+                )
+        self._spec = spec
+        self.rendering = rendering
+        self._lock = threading.Lock()
+        self._embedder: Embedder | None = None
+
+    @property
+    def given(self) -> bool:
+        """Whether the caller chose an embedder."""
+        return self._spec is not None
+
+    def identity(self) -> Identity:
+        """Whose vectors these are.
+
+        Raises
+        ------
+        ModelNotFoundError, ModelCorruptError
+        """
+        embedder = self._get()
+        return Identity(str(embedder.identity), int(embedder.dim), self.rendering)
+
+    def render(self, turn: TurnLike) -> str:
+        """The text that is embedded for a turn."""
+        text, speaker, when = turn[:3]
+        caption = caption_of(turn[3]) if len(turn) == 4 else None
+        return RENDERINGS[self.rendering](text, speaker=speaker, when=when, caption=caption)
+
+    def embed_turns(
+        self, turns: Sequence[TurnLike], progress: Progress | None = None
+    ) -> list[list[bytes]] | None:
+        """Return the stored form of each turn's vectors, one per window of its text.
+
+        Parameters
+        ----------
+        turns : sequence of (text, speaker, when) or (text, speaker, when, metadata as JSON)
+        progress : callable, optional
+            ``progress(done, total)`` in turns; returning False stops.
+
+        Returns
+        -------
+        list of lists of bytes, or None when `progress` stopped it
+
+        Raises
+        ------
+        ShapeError, DTypeError, NotFiniteError, ZeroVectorError
+            The embedder returned something that cannot be stored.
+        """
+        embedder, dim = self._get(), self.identity().dim
+        blobs: list[list[bytes]] = []
+        for start in range(0, len(turns), _BATCH):
+            if progress is not None and progress(start, len(turns)) is False:
+                return None
+            chunks = [self._windows(self.render(turn)) for turn in turns[start : start + _BATCH]]
+            flat = [window for windows in chunks for window in windows]
+            rows = encode(check_rows(embedder.embed(flat), len(flat), dim, "embedder"))
+            for windows in chunks:
+                blobs.append(rows[: len(windows)])
+                rows = rows[len(windows) :]
+        if progress is not None and turns and progress(len(turns), len(turns)) is False:
+            return None
+        return blobs
+
+    def embed_query(self, query: str) -> Embedded:
+        """Return a query's vector; of a query longer than the window the beginning counts."""
+        embedder, dim = self._get(), self.identity().dim
+        windows = self._windows(query)
+        rows = check_rows(embedder.embed(windows[:1]), 1, dim, "embedder")
+        notes: tuple[str, ...] = ()
+        if len(windows) > 1:
+            notes = (
+                f"dense: the query is longer than the embedder's window; only its first "
+                f"{len(windows[0])} of {len(query)} characters were used",
+            )
+        return Embedded(rows[0], notes)
+
+    def _windows(self, text: str) -> list[str]:
+        split = getattr(self._get(), "windows", None)
+        windows = [text] if split is None else list(split(text)) or [text]
+        if len(windows) > MAX_CHUNKS:
+            raise TextError(
+                f"text: expected at most {MAX_CHUNKS} windows of the embedder, got {len(windows)}"
+            )
+        return windows
+
+    def _get(self) -> Embedder:
+        with self._lock:
+            if self._embedder is None:
+                spec = self._spec
+                by_name = spec is None or isinstance(spec, (str, os.PathLike))
+                self._embedder = load_embedder(spec) if by_name else spec
+            return self._embedder
+
+
+def caption_of(metadata: str) -> str | None:
+    """The caption of a picture that came with a turn: the metadata key "caption", if it is text.
+
+    Examples
+    --------
+    >>> caption_of('{"caption": "a red boat"}')
+    'a red boat'
+    """
+    if '"caption"' not in metadata:
+        return None
+    value = json.loads(metadata).get("caption")
+    return value if isinstance(value, str) and value.strip() else None
+
+
+def unit(row: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+    """The row in float64 with length one."""
+    wide = row.astype(np.float64)
+    result: npt.NDArray[np.float64] = wide / np.sqrt(wide @ wide)
+    return result
+
+
+def _has(spec: object, name: str) -> bool:
+    # On the type first: an instance's property may raise because its model is not there yet.
+    return hasattr(type(spec), name) or name in getattr(spec, "__dict__", {})

@@ -1,0 +1,222 @@
+"""Joining the channels: weighted sums, min-max sums and reciprocal ranks, by preset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+
+from riemem.errors import ArgumentError
+from riemem.retrieval.corpus import CorpusView, Floats, Ids, Mask
+from riemem.retrieval.neighbours import neighbour_scores
+from riemem.retrieval.query_type import SLM_V3_MULTIPLIERS
+
+__all__ = ["CHANNELS", "Fused", "Ranking", "as_ranking", "fuse", "min_max", "rankings"]
+
+#: Every channel that gives a score of its own; "neighbours" is made from "dense" and "lexical".
+CHANNELS = (
+    "dense",
+    "lexical",
+    "names",
+    "temporal",
+    "time_words",
+    "substance",
+    "questions",
+    "entities",
+    "profile",
+)
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """One complete way of joining the channels.
+
+    Attributes
+    ----------
+    name : str
+    weights : mapping of str to float
+        By channel (see :data:`CHANNELS`); one that is not named does not run.
+    method : {"sum", "minmax", "rrf"}
+        What is added up: scores as they are; scores scaled to [0, 1] over the rows that pass; or
+        ``1 / (rrf_k + rank)`` of the rows that a channel found.
+    kernel : mapping of int to float
+        Credit from neighbouring turns, of the weighted sum of "dense" and "lexical".
+    dense : {"whitened", "cosine"}
+        Score of the dense channel.
+    k1, b : float
+        Constants of BM25.
+    rrf_k : float
+    multipliers : mapping
+        By kind of question (see :func:`riemem.retrieval.query_type.query_kind`), then channel.
+    scenes : float
+        A turn within reach of a found one gets this share of its score; 0 turns it off.
+    bridges : bool
+        For multi-hop questions, what links the query's entities gets a vote of its own.
+    source : str
+        Where the constants come from.
+    """
+
+    name: str
+    weights: Mapping[str, float]
+    method: str = "sum"
+    kernel: Mapping[int, float] = field(default_factory=dict)
+    dense: str = "whitened"
+    k1: float = 0.8
+    b: float = 0.4
+    rrf_k: float = 60.0
+    multipliers: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    scenes: float = 0.0
+    bridges: bool = False
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.weights) - set(CHANNELS))
+        if unknown:
+            raise ArgumentError(f"weights: expected channels out of {CHANNELS}, got {unknown[0]!r}")
+        if not self.weights:
+            raise ArgumentError("weights: expected at least one channel, got none")
+        for option, value, known in (
+            ("method", self.method, ("sum", "minmax", "rrf")),
+            ("dense", self.dense, ("whitened", "cosine")),
+        ):
+            if value not in known:
+                raise ArgumentError(f"{option}: expected one of {known}, got {value!r}")
+        numbers = [*self.weights.values(), *self.kernel.values(), self.rrf_k, self.scenes]
+        if not np.isfinite(numbers).all():
+            raise ArgumentError(f"weights: expected finite numbers, got {numbers}")
+
+
+@dataclass(frozen=True)
+class Fused:
+    """The joined score per row, and each channel's share of it; the shares add up to the score."""
+
+    scores: Floats
+    shares: Mapping[str, Floats]
+
+
+def fuse(
+    ranking: Ranking, channels: Mapping[str, Floats], view: CorpusView, passes: Mask, kind: str
+) -> Fused:
+    """Join the scores of the channels.
+
+    Parameters
+    ----------
+    ranking : Ranking
+    channels : mapping of str to (n,) float64 ndarray
+        Larger is better, 0 says nothing. A channel that could not run is missing: it gives
+        nothing to anybody, so nobody loses by it.
+    view : CorpusView
+    passes : (n,) bool ndarray
+        Rows that may be returned. Others lend nothing to their neighbours and do not count for
+        scales and ranks.
+    kind : str
+        Kind of the question.
+
+    Returns
+    -------
+    Fused
+        Scores of rows that do not pass are meaningless.
+    """
+    multipliers = ranking.multipliers.get(kind, {})
+    shares: dict[str, Floats] = {}
+    for name in CHANNELS:
+        if name in ranking.weights and name in channels:
+            weight = ranking.weights[name] * multipliers.get(name, 1.0)
+            shares[name] = weight * _scaled(ranking, channels[name], view.ids, passes)
+    if ranking.kernel:
+        base = sum((shares[name] for name in ("dense", "lexical") if name in shares), _zeros(view))
+        shares["neighbours"] = neighbour_scores(np.where(passes, base, 0.0), view, ranking.kernel)
+    return Fused(sum(shares.values(), _zeros(view)), shares)
+
+
+def _zeros(view: CorpusView) -> Floats:
+    return np.zeros(len(view))
+
+
+def _scaled(ranking: Ranking, scores: Floats, ids: Ids, passes: Mask) -> Floats:
+    if ranking.method == "minmax":
+        return min_max(scores, passes)
+    if ranking.method == "rrf":
+        return _reciprocal_ranks(scores, ids, passes, ranking.rrf_k)
+    return scores
+
+
+def min_max(scores: Floats, passes: Mask) -> Floats:
+    """Scale to [0, 1] over the rows that pass; 0 where they are all equal."""
+    own = scores[passes]
+    if own.size == 0:
+        return np.zeros_like(scores)
+    low, high = own.min(), own.max()
+    return (scores - low) / (high - low) if high > low else np.zeros_like(scores)
+
+
+def _reciprocal_ranks(scores: Floats, ids: Ids, passes: Mask, k: float) -> Floats:
+    # A channel finds what it has a positive score for: rank 3 of nothing is no evidence.
+    rows = np.flatnonzero(passes & (scores > 0.0))
+    order = rows[np.lexsort((ids[rows], -scores[rows]))]
+    votes = np.zeros_like(scores)
+    votes[order] = 1.0 / (k + np.arange(1, order.size + 1))
+    return votes
+
+
+_RANKINGS = (
+    Ranking(
+        "default",
+        {
+            "dense": 5.8,
+            "lexical": 7.4,
+            "names": 2.6,
+            "temporal": 2.6,
+            "time_words": 2.6,
+            "substance": 3.8,
+            "questions": -0.7,
+        },
+        kernel={-1: 0.48, 1: 0.29, -2: 0.32, 2: 0.22, -3: 0.19},
+        source="riemem: fitted by bench/fit_fusion.py, leaving one conversation out",
+    ),
+    Ranking(
+        "slm-v3",
+        {"dense": 1.2, "lexical": 1.0, "entities": 1.3, "temporal": 1.0},
+        method="rrf",
+        dense="cosine",
+        k1=1.2,
+        b=0.75,
+        multipliers=SLM_V3_MULTIPLIERS,
+        scenes=0.5,
+        bridges=True,
+        source="SLM-V3 (arXiv 2603.14588), section 4, for memories without accesses",
+    ),
+    Ranking(
+        "half",
+        {"dense": 0.5, "lexical": 0.5},
+        method="minmax",
+        source="whitened cosine and BM25, min-max scaled, half and half",
+    ),
+    Ranking("dense", {"dense": 1.0}, source="whitened cosine alone"),
+    Ranking("cosine", {"dense": 1.0}, dense="cosine", source="plain cosine alone"),
+    Ranking("lexical", {"lexical": 1.0}, source="BM25 alone"),
+)
+
+rankings: Mapping[str, Ranking] = MappingProxyType({r.name: r for r in _RANKINGS})
+"""Every ranking by name; the mapping cannot be changed."""
+
+
+def as_ranking(value: object) -> Ranking:
+    """Return a ranking given by name or as such.
+
+    Raises
+    ------
+    ArgumentError
+
+    Examples
+    --------
+    >>> as_ranking("slm-v3").rrf_k
+    60.0
+    """
+    if isinstance(value, Ranking):
+        return value
+    if isinstance(value, str) and value in rankings:
+        return rankings[value]
+    raise ArgumentError(f"ranking: expected one of {sorted(rankings)}, got {value!r}")

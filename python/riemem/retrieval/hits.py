@@ -1,0 +1,127 @@
+"""What a search returns, and the check of what it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from riemem.errors import ArgumentError, DTypeError
+from riemem.retrieval.channel import ChannelHits
+from riemem.store import Record
+from riemem.store.records import check_text
+
+__all__ = ["Hit", "SearchResult", "check_query", "make_result"]
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A memory that was found.
+
+    Attributes
+    ----------
+    id : int
+    text : str
+    score : float
+        Larger is nearer.
+    speaker, session : str or None
+    when, created_at : str
+        ISO 8601, UTC: when it was said, and when it was stored.
+    metadata : dict
+    channels : dict
+        What each channel that ran added to the score; the values add up to it. With
+        ``explain=True`` more: ``"dense.score"`` and so on are the channels' own scores before
+        weighting, ``"cosine"`` is the plain cosine of the best chunk, ``"chunk"`` its number.
+    why : str
+        With ``explain=True``: the channels in words, the largest first; otherwise empty.
+    """
+
+    id: int
+    text: str
+    score: float
+    speaker: str | None
+    session: str | None
+    when: str
+    created_at: str
+    metadata: dict[str, Any]
+    channels: dict[str, float]
+    why: str = ""
+
+
+class SearchResult(list[Hit]):
+    """The hits, best first, ties by lower id.
+
+    Attributes
+    ----------
+    scoring : str
+        In words, how the score was made; for example that too few memories are there for a metric.
+    skipped : tuple of str
+        What could not run or not be done as asked; empty when all went well.
+
+    Examples
+    --------
+    >>> SearchResult(scoring="nothing to rank")
+    []
+    """
+
+    def __init__(
+        self, hits: Iterable[Hit] = (), *, scoring: str = "", skipped: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(hits)
+        self.scoring = scoring
+        self.skipped = skipped
+
+
+def check_query(query: object) -> str:
+    """Return the query if it is a text with something in it.
+
+    Raises
+    ------
+    DTypeError, ArgumentError, TextError
+
+    Examples
+    --------
+    >>> check_query("tea?")
+    'tea?'
+    """
+    if not isinstance(query, str):
+        raise DTypeError(f"query: expected str, got {type(query).__name__}")
+    if not query.strip():
+        raise ArgumentError(f"query: expected something to look for, got {query[:20]!r}")
+    return check_text(query, "query")
+
+
+def make_result(
+    found: ChannelHits, records: Mapping[int, Record], *, explain: bool = False
+) -> SearchResult:
+    """Join a channel's hits with the memories; one that was forgotten meanwhile is left out."""
+    hits = []
+    for memory_id, score in found:
+        record = records.get(memory_id)
+        if record is not None:
+            hits.append(
+                Hit(
+                    id=memory_id,
+                    text=record.text,
+                    score=score,
+                    speaker=record.speaker,
+                    session=record.session,
+                    when=record.when,
+                    created_at=record.created_at,
+                    metadata=record.metadata,
+                    channels=dict(found.details.get(memory_id, {})),
+                    why=_in_words(found.details.get(memory_id, {})) if explain else "",
+                )
+            )
+    return SearchResult(hits, scoring=found.scoring, skipped=found.notes)
+
+
+def _in_words(channels: Mapping[str, float]) -> str:
+    """What raised the hit and what lowered it, the strongest first."""
+    shares = {
+        name: value
+        for name, value in channels.items()
+        if "." not in name and name not in ("cosine", "chunk") and abs(value) >= 5e-7
+    }
+    order = sorted(shares, key=lambda name: (-abs(shares[name]), name))
+    return ", ".join(f"{name} {shares[name]:+.3g}" for name in order) or "nothing but its id"

@@ -1,0 +1,101 @@
+"""The names channel: a question about Dave prefers what Dave said."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from riemem.retrieval.corpus import CorpusView, Floats
+from riemem.retrieval.words import STOP_WORDS
+
+__all__ = ["NOT_NAMES", "WORD_NAMES", "named_speakers", "speaker_scores"]
+
+#: Roles, not names: a question that has such a word does not mean the speaker of that name.
+NOT_NAMES = frozenset("user assistant system human ai bot agent model speaker me i you".split())
+
+#: Names that are words too; they count only where they are written as names.
+WORD_NAMES = frozenset(
+    """
+    will may mark bill rose hope grace faith joy april june august autumn summer dawn eve pat rob
+    sue jack drew art chance chase christian cliff daisy dean dale frank gene grant guy heather
+    holly iris ivy jade jasmine jean jewel lance lily mercy miles nick olive pearl penny ray ruby
+    sandy sky skip stone stormy sunny violet wade ward willow wren
+    """.split()
+)
+
+_TOKEN = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+_MONTH_NAMES = frozenset(("may", "april", "june", "august"))
+_BEFORE_MONTH = frozenset(
+    "in on of since during until by from early late mid last next this".split()
+)
+
+
+def named_speakers(query: str, names: Sequence[str]) -> list[int]:
+    """Return the positions of the names that a query mentions, ascending.
+
+    A full name or its first word counts, also with a genitive, in any case. Names that are words
+    as well ("Will", "May") must be capitalised, must not open the sentence before another name or
+    a pronoun ("Will Dave come?"), and must not be a month ("in May", "May 5").
+
+    Examples
+    --------
+    >>> named_speakers("What is Dave's job?", ["Dave", "Maya"])
+    [0]
+    >>> named_speakers("Will Maya come in May?", ["Will", "Maya", "May"])
+    [1]
+    >>> named_speakers("Has Will moved?", ["Will"])
+    [0]
+    """
+    tokens = [match[0] for match in _TOKEN.finditer(query[:20_000])]
+    plain = [_genitive(token).casefold() for token in tokens]
+    places: dict[str, list[int]] = {}
+    for place, word in enumerate(plain):
+        places.setdefault(word, []).append(place)
+    found = []
+    for number, name in enumerate(names):
+        words = [word.casefold() for word in _TOKEN.findall(name)]
+        if not words or words[0] in NOT_NAMES:
+            continue
+        if not name.isascii() and len(words) == 1 and len(name) > 1 and name in query:
+            found.append(number)  # scripts without spaces
+            continue
+        if any(_is_name(tokens, plain, place) for place in places.get(words[0], ())):
+            found.append(number)
+    return found
+
+
+def speaker_scores(query: str, view: CorpusView) -> Floats:
+    """1 for what a speaker said whom the query names, else 0; shape (n,)."""
+    named = named_speakers(query, view.speaker_names)
+    if not named:
+        return np.zeros(len(view))
+    return np.isin(view.speakers, np.array(named, np.int32)).astype(np.float64)
+
+
+def _genitive(token: str) -> str:
+    for end in ("'s", "’s"):
+        if token.endswith(end):
+            return token[: -len(end)]
+    return token
+
+
+def _is_name(tokens: Sequence[str], plain: Sequence[str], place: int) -> bool:
+    word = plain[place]
+    if word in STOP_WORDS and word not in WORD_NAMES:
+        return False
+    if word not in WORD_NAMES:
+        return True
+    if not tokens[place][:1].isupper():
+        return False
+    following = tokens[place + 1] if place + 1 < len(tokens) else ""
+    if word in _MONTH_NAMES and (
+        following[:1].isdigit() or (place and plain[place - 1] in _BEFORE_MONTH)
+    ):
+        return False
+    return not (
+        place == 0
+        and (following[:1].isupper() or following.casefold() in STOP_WORDS)
+        and tokens[place] == _genitive(tokens[place])
+    )

@@ -1,0 +1,78 @@
+"""Embedding again what is already stored: for another embedder, or where vectors are damaged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from riemem.errors import StoreLockedError
+from riemem.retrieval.embedding import Progress, TurnEmbedder
+from riemem.store import CheckReport, Store
+from riemem.store.check import check_store, rebuild_derived
+from riemem.store.reads import everything
+from riemem.store.sqlite import require_identity
+from riemem.store.writes import replace_vectors
+
+__all__ = ["embed_again", "repair_store"]
+
+_ATTEMPTS = 20
+
+
+def embed_again(
+    store: Store,
+    embedder: TurnEmbedder,
+    ids: Sequence[int] | None = None,
+    progress: Progress | None = None,
+) -> int:
+    """Replace vectors in one transaction and return of how many memories.
+
+    Parameters
+    ----------
+    store : Store
+    embedder : TurnEmbedder
+    ids : sequence of int, optional
+        None: every memory of every profile, whoever's vectors it has now.
+    progress : callable, optional
+        ``progress(done, total)``; when it returns False nothing is changed and the answer is 0.
+
+    Raises
+    ------
+    EmbedderMismatchError
+        Only some were to be embedded, and the others are of another embedder.
+    StoreLockedError
+        Others kept writing during each attempt.
+    """
+    store.check_writable()
+    identity = embedder.identity()
+    if ids is not None:
+        with store.reading() as connection:
+            require_identity(connection, identity, store.path)
+    for _ in range(_ATTEMPTS):
+        revision, records = everything(store)
+        if ids is not None:
+            wanted = set(ids)
+            records = [record for record in records if record.id in wanted]
+        blobs = embedder.embed_turns(
+            [(r.text, r.speaker, r.when, json.dumps(r.metadata)) for r in records], progress
+        )
+        if blobs is None:
+            return 0
+        rows = {record.id: chunks for record, chunks in zip(records, blobs, strict=True)}
+        if replace_vectors(store, rows, identity, revision):
+            return len(rows)
+    raise StoreLockedError(f"{store.path}: others wrote during each of {_ATTEMPTS} attempts")
+
+
+def repair_store(store: Store, embedder: TurnEmbedder) -> CheckReport:
+    """Rebuild what disagrees with the memories, check again, and return the last report."""
+    store.check_writable()
+    before = check_store(store)
+    if before.ok:
+        return before
+    rebuild_derived(store, before)
+    if before.unembedded:
+        count = embed_again(store, embedder, before.unembedded)
+        before.repaired.append(f"vectors of {count} memories")
+    after = check_store(store)
+    after.repaired = before.repaired
+    return after

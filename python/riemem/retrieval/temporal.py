@@ -1,0 +1,103 @@
+"""The temporal channel: what was said, or spoken of, at the time a question names.
+
+A memory has the day on which it was said, the days it speaks of (relative expressions resolved
+against the day it was said), and through its metadata a time of validity.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+
+import numpy as np
+
+from riemem.retrieval.corpus import CorpusView, Floats, Ids, Turn
+from riemem.retrieval.dates import Span, asks_for_time, find_dates, mentions_time
+
+__all__ = ["Temporal", "temporal_scores", "time_word_scores"]
+
+_SPREAD_DAYS = 30.0
+
+
+@dataclass(frozen=True)
+class Temporal:
+    """Scores in [0, 1] per row, what could not be done, and the days the question names."""
+
+    scores: Floats
+    notes: tuple[str, ...]
+    spans: tuple[Span, ...]
+
+
+def temporal_scores(query: str, view: CorpusView, at: date | None = None) -> Temporal:
+    """Score by distance in days from the time that a question names.
+
+    ``exp(-d^2 / (2 30^2))``, d = days between the nearest of the question's days and the nearest
+    of the memory's: the day it was said and the days it speaks of. All 0 where the question names
+    no time.
+
+    Parameters
+    ----------
+    query : str
+    view : CorpusView
+    at : date, optional
+        The day of the question, for "yesterday" in it.
+
+    Raises
+    ------
+    BackendUnavailableError
+        python-dateutil is not installed.
+
+    Notes
+    -----
+    SLM-V3 (arXiv 2603.14588), section 4.2, channel 4. A month without a year means that month of
+    every year in which something was said.
+    """
+    nothing = np.zeros(len(view))
+    if not view.alive.any():
+        return Temporal(nothing, (), ())
+    living = view.days[view.alive]
+    years = (date.fromordinal(int(living.min())).year, date.fromordinal(int(living.max())).year)
+    spans, unresolved = find_dates(query[:20_000], at, years=years)
+    notes: tuple[str, ...] = ()
+    if unresolved:
+        notes = (f"temporal: {unresolved[0]!r} in the query needs at= to be a date",)
+    if not spans:
+        return Temporal(nothing, notes, ())
+    days = view.days.astype(np.int64)
+    distance = np.full(len(view), np.iinfo(np.int64).max)
+    for span in spans:
+        own = np.maximum(0, np.maximum(span.first - days, days - span.last))
+        distance = np.minimum(distance, own)
+    rows, first, last = view.cached("dates", lambda: _all_spoken_of(view))
+    for span in spans:
+        own = np.maximum(0, np.maximum(span.first - last, first - span.last))
+        np.minimum.at(distance, rows, own)
+    scores = np.exp(-np.square(distance.astype(np.float64)) / (2.0 * _SPREAD_DAYS**2))
+    return Temporal(scores, notes, tuple(spans))
+
+
+def time_word_scores(query: str, view: CorpusView) -> Floats:
+    """1 for memories with a word of time where the question asks when, else 0; shape (n,)."""
+    if not asks_for_time(query):
+        return np.zeros(len(view))
+    return view.cached(
+        "time words", lambda: np.array(view.column("time words", _has_time_word), np.float64)
+    )
+
+
+def _all_spoken_of(view: CorpusView) -> tuple[Ids, Ids, Ids]:
+    """Row, first day and last day of everything that is spoken of."""
+    found = view.column("dates", _spoken_of)
+    flat = [(row, *span) for row, spans in enumerate(found) for span in spans]
+    rows, first, last = np.array(flat, np.int64).reshape(-1, 3).T
+    return rows, first, last
+
+
+def _spoken_of(turn: Turn) -> list[Span]:
+    # A span of a year or more says little about when; the day it was said says more.
+    spans, _ = find_dates(turn.text, turn.said)
+    return [span for span in spans if span.last - span.first < 100]
+
+
+def _has_time_word(turn: Turn) -> bool:
+    return mentions_time(turn.text)

@@ -1,0 +1,249 @@
+"""Everything that is read from a :class:`Store`, each call from one moment."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from riemem.errors import MemoryNotFoundError
+from riemem.store.connect import IN_MEMORY
+from riemem.store.filters import Scope
+from riemem.store.migrations import SCHEMA_VERSION
+from riemem.store.records import Record
+from riemem.store.sqlite import Identity, Store, get_meta, read_identity, require_identity
+from riemem.store.times import format_instant
+from riemem.store.vectors import decode
+
+__all__ = ["ORDERS", "Changes", "changes", "find_ids", "find_one", "find_records", "revision_of"]
+__all__ += ["statistics", "stored_vectors"]
+
+_COLUMNS = "id, text, speaker, session, profile, observed_at, created_at, updated_at, metadata, key"
+
+ORDERS = {
+    "time": "observed_at, id",
+    "-time": "observed_at DESC, id DESC",
+    "id": "id",
+    "-id": "id DESC",
+}
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What happened in a profile since a revision.
+
+    Attributes
+    ----------
+    revision : int
+        Ask from here next time.
+    identity : Identity or None
+        None while the store holds no vectors.
+    forgotten : tuple of int
+        Memory ids, of any profile.
+    touched : tuple of int
+        Memory ids of this profile that were added or changed, ascending.
+    memory_ids, vector_ids : (n,) int64 ndarray
+        One entry per vector of the touched memories, by memory and chunk.
+    vectors : (n, dim) float32 ndarray
+    """
+
+    revision: int
+    identity: Identity | None
+    forgotten: tuple[int, ...]
+    touched: tuple[int, ...]
+    memory_ids: npt.NDArray[np.int64]
+    vector_ids: npt.NDArray[np.int64]
+    vectors: npt.NDArray[np.float32]
+
+
+def find_one(store: Store, where: Scope, memory_id: int) -> Record:
+    """Return one memory of a scope.
+
+    Raises
+    ------
+    MemoryNotFoundError
+        There is none with this id in the scope.
+    """
+    return revision_of(store, where, memory_id)[0]
+
+
+def revision_of(store: Store, where: Scope, memory_id: int) -> tuple[Record, int]:
+    """Return one memory and the revision that wrote it.
+
+    Raises
+    ------
+    MemoryNotFoundError
+    """
+    with store.reading() as connection:
+        row = connection.execute(
+            f"SELECT {_COLUMNS}, revision FROM memories WHERE id = ? AND {where.where}",
+            (memory_id, *where.parameters),
+        ).fetchone()
+    if row is None:
+        raise MemoryNotFoundError(f"id: there is no memory {memory_id} in this scope")
+    return _record(row), int(row[-1])
+
+
+def find_records(
+    store: Store, where: Scope, *, order: str = "time", limit: int | None = None, offset: int = 0
+) -> list[Record]:
+    """Return the memories of a scope in one of the :data:`ORDERS`."""
+    with store.reading() as connection:
+        rows = connection.execute(
+            f"SELECT {_COLUMNS} FROM memories WHERE {where.where} ORDER BY {ORDERS[order]} "
+            "LIMIT ? OFFSET ?",
+            (*where.parameters, -1 if limit is None else limit, offset),
+        ).fetchall()
+    return [_record(row) for row in rows]
+
+
+def find_ids(store: Store, where: Scope) -> npt.NDArray[np.int64]:
+    """Return the ids of a scope, ascending."""
+    with store.reading() as connection:
+        rows = connection.execute(
+            f"SELECT id FROM memories WHERE {where.where} ORDER BY id", where.parameters
+        ).fetchall()
+    return np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows))
+
+
+def records_by_id(store: Store, ids: Iterable[int]) -> dict[int, Record]:
+    """Return the memories with these ids that (still) exist."""
+    with store.reading() as connection:
+        rows = connection.execute(
+            f"SELECT {_COLUMNS} FROM memories WHERE id IN (SELECT value FROM json_each(?))",
+            (json.dumps(list(ids)),),
+        ).fetchall()
+    return {int(row[0]): _record(row) for row in rows}
+
+
+def changes(store: Store, profile: str, since: int, identity: Identity) -> Changes:
+    """Return what was added, changed and forgotten after revision `since` (-1: everything).
+
+    Raises
+    ------
+    EmbedderMismatchError
+        The store's vectors are not of `identity`.
+    """
+    with store.reading() as connection:
+        stored = require_identity(connection, identity, store.path)
+        revision = int(get_meta(connection, "revision") or 0)
+        rows: list[tuple[int, int, bytes]] = []
+        touched: list[int] = []
+        forgotten: list[int] = []
+        if revision != since:
+            rows = connection.execute(
+                "SELECT memory_id, vectors.id, vector FROM memories JOIN vectors "
+                "ON memory_id = memories.id WHERE profile = ? AND revision > ? "
+                "ORDER BY memory_id, chunk",
+                (profile, since),
+            ).fetchall()
+            touched = _column(
+                connection,
+                "SELECT id FROM memories WHERE profile = ? AND revision > ? ORDER BY id",
+                (profile, since),
+            )
+            if since >= 0:
+                forgotten = _column(
+                    connection, "SELECT id FROM forgotten WHERE revision > ? ORDER BY id", (since,)
+                )
+    vector_ids = np.fromiter((row[1] for row in rows), dtype=np.int64, count=len(rows))
+    return Changes(
+        revision,
+        stored,
+        tuple(forgotten),
+        tuple(touched),
+        np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows)),
+        vector_ids,
+        decode([row[2] for row in rows], identity.dim, [row[1] for row in rows]),
+    )
+
+
+def stored_vectors(store: Store, memory_id: int) -> npt.NDArray[np.float32]:
+    """Return a memory's vectors, one row per chunk."""
+    with store.reading() as connection:
+        identity = read_identity(connection)
+        blobs = _column(
+            connection,
+            "SELECT vector FROM vectors WHERE memory_id = ? ORDER BY chunk",
+            (memory_id,),
+        )
+    return decode(blobs, identity.dim if identity else 0)
+
+
+def everything(store: Store) -> tuple[int, list[Record]]:
+    """Return the revision and every memory of every profile, by id."""
+    with store.reading() as connection:
+        revision = int(get_meta(connection, "revision") or 0)
+        rows = connection.execute(f"SELECT {_COLUMNS} FROM memories ORDER BY id").fetchall()
+    return revision, [_record(row) for row in rows]
+
+
+def statistics(store: Store, where: Scope) -> dict[str, Any]:
+    """Return counts of a scope and facts about the whole file."""
+    with store.reading() as connection:
+        count, sessions, speakers, first, last, size = connection.execute(
+            "SELECT count(*), count(DISTINCT session), count(DISTINCT speaker), "
+            "min(observed_at), max(observed_at), sum(length(CAST(text AS BLOB))) "
+            f"FROM memories WHERE {where.where}",
+            where.parameters,
+        ).fetchone()
+        profiles = connection.execute(
+            "SELECT profile, count(*) FROM memories GROUP BY profile ORDER BY profile"
+        ).fetchall()
+        vectors = connection.execute("SELECT count(*) FROM vectors").fetchone()[0]
+        identity = read_identity(connection)
+        erasing = get_meta(connection, "erasing") is not None
+    return {
+        "path": store.path,
+        "profile": where.profile,
+        "memories": count,
+        "sessions": sessions,
+        "speakers": speakers,
+        "text_bytes": size or 0,
+        "first": None if first is None else format_instant(first),
+        "last": None if last is None else format_instant(last),
+        "profiles": dict(profiles),
+        "total_memories": sum(number for _, number in profiles),
+        "total_vectors": vectors,
+        "embedder": identity.embedder if identity else None,
+        "dim": identity.dim if identity else None,
+        "rendering": identity.rendering if identity else None,
+        "schema_version": SCHEMA_VERSION,
+        "sqlite_version": sqlite3.sqlite_version,
+        "file_bytes": _size(store.path),
+        "log_bytes": _size(os.path.realpath(store.path) + "-wal"),
+        "erasure_pending": erasing,
+    }
+
+
+def _size(path: str) -> int:
+    # stat, never open: see riemem.store.connect.
+    try:
+        return 0 if path == IN_MEMORY else os.stat(path).st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _column(connection: sqlite3.Connection, sql: str, parameters: tuple[Any, ...]) -> list[Any]:
+    return [row[0] for row in connection.execute(sql, parameters)]
+
+
+def _record(row: tuple[Any, ...]) -> Record:
+    return Record(
+        id=int(row[0]),
+        text=row[1],
+        speaker=row[2],
+        session=row[3],
+        profile=row[4],
+        when=format_instant(row[5]),
+        created_at=format_instant(row[6]),
+        updated_at=format_instant(row[7]),
+        metadata=json.loads(row[8]),
+        key=row[9],
+    )

@@ -1,0 +1,298 @@
+"""One memory: the record that comes out, and the rules for what may go in."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from riemem.errors import ArgumentError, DTypeError, TextError
+from riemem.store.times import format_instant, parse_instant
+
+__all__ = [
+    "MAX_METADATA_BYTES",
+    "MAX_NAME_BYTES",
+    "MAX_TEXT_BYTES",
+    "Draft",
+    "Record",
+    "canonical",
+    "check_integer",
+    "check_metadata",
+    "check_name",
+    "check_text",
+    "draft",
+]
+
+MAX_TEXT_BYTES = 16 * 2**20
+MAX_METADATA_BYTES = 2**20
+MAX_NAME_BYTES = 1024
+
+
+@dataclass(frozen=True)
+class Record:
+    """A stored memory.
+
+    Attributes
+    ----------
+    id : int
+    text : str
+    speaker, session : str or None
+    profile : str
+    when, created_at, updated_at : str
+        ISO 8601, UTC: when it was said, stored, and last changed.
+    metadata : dict
+    key : str or None
+        The idempotency key given at add.
+    """
+
+    id: int
+    text: str
+    speaker: str | None
+    session: str | None
+    profile: str
+    when: str
+    created_at: str
+    updated_at: str
+    metadata: dict[str, Any]
+    key: str | None = None
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A checked memory that is not stored yet; times in microseconds, metadata as JSON text."""
+
+    text: str
+    speaker: str | None = None
+    session: str | None = None
+    profile: str = "default"
+    observed_at: int | None = None
+    metadata: str = "{}"
+    labels: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    key: str | None = None
+
+    @property
+    def when(self) -> str | None:
+        """The instant as ISO 8601, or None for "now"."""
+        return None if self.observed_at is None else format_instant(self.observed_at)
+
+
+def check_text(value: object, name: str = "text", limit: int = MAX_TEXT_BYTES) -> str:
+    """Return a text that can be stored and read back byte for byte.
+
+    Raises
+    ------
+    DTypeError
+        Not a str.
+    TextError
+        Empty, blank, with a lone surrogate (half of a UTF-16 pair), or longer than `limit` bytes.
+
+    Examples
+    --------
+    >>> check_text("tea")
+    'tea'
+    """
+    if not isinstance(value, str):
+        raise DTypeError(f"{name}: expected str, got {type(value).__name__}")
+    if not value.strip():
+        raise TextError(f"{name}: expected something to remember, got {_brief(value)}")
+    size = _utf8_size(value, name)
+    if size > limit:
+        raise TextError(f"{name}: expected at most {limit} bytes of UTF-8, got {size}")
+    return str(value)
+
+
+def check_name(value: object, name: str) -> str:
+    """Return a profile, session, speaker or key: a text that is not blank, at most 1024 bytes.
+
+    Raises
+    ------
+    DTypeError, ArgumentError, TextError
+
+    Examples
+    --------
+    >>> check_name("Dave", "speaker")
+    'Dave'
+    """
+    if not isinstance(value, str):
+        raise DTypeError(f"{name}: expected str, got {type(value).__name__}")
+    if not value.strip():
+        raise ArgumentError(f"{name}: expected a name, got {_brief(value)}")
+    size = _utf8_size(value, name)
+    if size > MAX_NAME_BYTES:
+        raise ArgumentError(f"{name}: expected at most {MAX_NAME_BYTES} bytes, got {size}")
+    return str(value)
+
+
+def check_integer(value: object, name: str, minimum: int) -> int:
+    """Return an int that is at least `minimum`; bool and float are refused.
+
+    Raises
+    ------
+    DTypeError, ArgumentError
+
+    Examples
+    --------
+    >>> check_integer(3, "k", 0)
+    3
+    """
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise DTypeError(f"{name}: expected an int, got {type(value).__name__} {_brief(value)}")
+    number = int(value.__index__())
+    if number < minimum:
+        raise ArgumentError(f"{name}: expected an int >= {minimum}, got {number}")
+    return number
+
+
+def check_metadata(
+    value: object, name: str = "metadata"
+) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """Return metadata as JSON text and as canonical (key, value) pairs for filters.
+
+    Parameters
+    ----------
+    value : mapping of str to JSON values, or None
+        Nested lists and mappings are fine; a tuple becomes a list. NaN and infinities are not JSON.
+
+    Returns
+    -------
+    text : str
+    labels : tuple of (key, canonical value)
+
+    Raises
+    ------
+    DTypeError, ArgumentError, TextError
+
+    Examples
+    --------
+    >>> check_metadata({"topic": "tea", "n": 2.0})
+    ('{"topic":"tea","n":2.0}', (('topic', '"tea"'), ('n', '2')))
+    """
+    if value is None:
+        return "{}", ()
+    if not isinstance(value, Mapping):
+        raise DTypeError(f"{name}: expected a mapping with str keys, got {type(value).__name__}")
+    try:
+        plain = _plain(value, name)
+        text = json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        labels = tuple((key, canonical(item)) for key, item in plain.items())
+    except RecursionError as error:
+        raise ArgumentError(f"{name}: nested too deeply (or inside itself)") from error
+    except ValueError as error:
+        if isinstance(error, (ArgumentError, TextError)):
+            raise
+        raise ArgumentError(f"{name}: {error}") from error
+    size = _utf8_size(text, name)
+    if size > MAX_METADATA_BYTES:
+        raise ArgumentError(f"{name}: expected at most {MAX_METADATA_BYTES} bytes, got {size}")
+    return text, labels
+
+
+def canonical(value: object) -> str:
+    """Return a JSON value as the one text that all equal values share (1 and 1.0 are equal).
+
+    Examples
+    --------
+    >>> canonical(1.0), canonical(True), canonical({"b": 1, "a": [2.5]})
+    ('1', 'true', '{"a":[2.5],"b":1}')
+    """
+    return json.dumps(
+        _whole_floats(value), ensure_ascii=False, sort_keys=True, separators=(",", ":")
+    )
+
+
+def draft(item: Mapping[str, Any], profile: str, where: str = "") -> Draft:
+    """Check one memory's arguments and return it as a :class:`Draft`.
+
+    Parameters
+    ----------
+    item : mapping
+        ``text`` and, if wanted, ``speaker``, ``session``, ``when``, ``metadata``, ``profile``,
+        ``key``.
+    profile : str
+        Used when the item names none.
+    where : str
+        Put before the argument's name in messages, for example ``"items[3]."``.
+
+    Raises
+    ------
+    ArgumentError, DTypeError, TextError
+
+    Examples
+    --------
+    >>> draft({"text": "hi", "when": "1970-01-01T00:00:00Z"}, "default").observed_at
+    0
+    """
+    known = ("text", "speaker", "session", "when", "metadata", "profile", "key")
+    unknown = [key for key in item if key not in known]
+    if unknown:
+        raise ArgumentError(f"{where}{unknown[0]!s}: unknown argument; expected {', '.join(known)}")
+    if "text" not in item:
+        raise ArgumentError(f"{where}text: missing")
+    names: dict[str, str | None] = {}
+    for name in ("speaker", "session", "profile", "key"):
+        given = item.get(name)
+        names[name] = None if given is None else check_name(given, where + name)
+    when: str | datetime | None = item.get("when")
+    metadata, labels = check_metadata(item.get("metadata"), where + "metadata")
+    return Draft(
+        text=check_text(item["text"], where + "text"),
+        speaker=names["speaker"],
+        session=names["session"],
+        profile=names["profile"] or profile,
+        observed_at=None if when is None else parse_instant(when, where + "when"),
+        metadata=metadata,
+        labels=labels,
+        key=names["key"],
+    )
+
+
+def _plain(value: object, name: str) -> Any:
+    """Copy of a JSON value made of exactly the types that come back from the store."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        _utf8_size(value, name)
+        return str(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ArgumentError(f"{name}: {value} is not JSON; expected a finite number")
+        return float(value)
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise DTypeError(f"{name}: expected str keys, got {type(key).__name__} {key!r}")
+            _utf8_size(key, name)
+        return {str(key): _plain(item, f"{name}[{key!r}]") for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray, memoryview)):
+        return [_plain(item, f"{name}[{i}]") for i, item in enumerate(value)]
+    raise DTypeError(f"{name}: {type(value).__name__} is not JSON")
+
+
+def _whole_floats(value: object) -> object:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        return {key: _whole_floats(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_whole_floats(item) for item in value]
+    return value
+
+
+def _utf8_size(value: str, name: str) -> int:
+    try:
+        return len(value.encode("utf-8"))
+    except UnicodeEncodeError as error:
+        raise TextError(
+            f"{name}: lone surrogate U+{ord(value[error.start]):04X} at position {error.start} "
+            "is not text; it was probably cut from a UTF-16 pair"
+        ) from error
+
+
+def _brief(value: object) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 60 else shown[:57] + "..."

@@ -1,0 +1,108 @@
+"""The tables of a store, as released; changes are made in :mod:`riemem.store.migrations`."""
+
+from __future__ import annotations
+
+__all__ = ["APPLICATION_ID", "MIN_SQLITE", "PAGE_SIZE", "SCHEMA_V1"]
+
+#: Written into the header of every store ("RIEM" in ASCII), so that a stranger's database is told
+#: apart before anything is read or written.
+APPLICATION_ID = 0x5249454D
+
+#: STRICT tables came with 3.37.
+MIN_SQLITE = (3, 37, 0)
+
+#: Five 384-d float32 vectors a page; with SQLite's own 4096 it would be two, a quarter wasted.
+PAGE_SIZE = 8192
+
+# memories.id and vectors.id are AUTOINCREMENT: an id that was once given is never given again, so
+# a search that scored a memory which is then forgotten can never show another memory's text.
+#
+# `revision` is the number of the transaction that wrote a row. Together with `forgotten` (which
+# holds numbers only) it lets an open store follow other processes without reading everything.
+#
+# `labels` holds each top-level metadata pair as canonical JSON, so that a filter is an index look
+# up and compares JSON values exactly, NUL characters included.
+#
+# `words` is what the full-text index indexes. It is a view, so the index can be checked against
+# it and rebuilt from it; triggers keep the index in the transaction that changes a memory.
+_MONTHS = (
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+)
+_MONTH_CASES = " ".join(f"WHEN '{i + 1:02d}' THEN '{name}'" for i, name in enumerate(_MONTHS))
+
+SCHEMA_V1 = (
+    "CREATE TABLE meta (key TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID",
+    """CREATE TABLE migrations (
+        version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL
+    ) STRICT""",
+    """CREATE TABLE memories (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        profile TEXT NOT NULL,
+        session TEXT,
+        speaker TEXT,
+        text TEXT NOT NULL,
+        metadata TEXT NOT NULL DEFAULT '{}',
+        key TEXT,
+        observed_at INTEGER NOT NULL,
+        created_at INTEGER NOT NULL,
+        updated_at INTEGER NOT NULL,
+        revision INTEGER NOT NULL
+    ) STRICT""",
+    "CREATE UNIQUE INDEX memories_key ON memories (profile, key) WHERE key IS NOT NULL",
+    "CREATE INDEX memories_time ON memories (profile, observed_at)",
+    "CREATE INDEX memories_session ON memories (profile, session)",
+    "CREATE INDEX memories_revision ON memories (revision)",
+    """CREATE TABLE vectors (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        memory_id INTEGER NOT NULL REFERENCES memories (id) ON DELETE CASCADE,
+        chunk INTEGER NOT NULL,
+        vector BLOB NOT NULL,
+        UNIQUE (memory_id, chunk)
+    ) STRICT""",
+    """CREATE TABLE labels (
+        memory_id INTEGER NOT NULL REFERENCES memories (id) ON DELETE CASCADE,
+        key TEXT NOT NULL,
+        value TEXT NOT NULL,
+        PRIMARY KEY (memory_id, key)
+    ) STRICT, WITHOUT ROWID""",
+    "CREATE INDEX labels_pair ON labels (key, value)",
+    "CREATE TABLE forgotten (id INTEGER PRIMARY KEY, revision INTEGER NOT NULL) STRICT",
+    "CREATE INDEX forgotten_revision ON forgotten (revision)",
+    f"""CREATE VIEW words (id, speaker, text, day) AS
+        SELECT id, coalesce(speaker, ''), text,
+            strftime('%d', observed_at / 1000000, 'unixepoch') || ' '
+            || CASE strftime('%m', observed_at / 1000000, 'unixepoch') {_MONTH_CASES} END || ' '
+            || strftime('%Y', observed_at / 1000000, 'unixepoch')
+        FROM memories""",
+    """CREATE VIRTUAL TABLE memories_fts USING fts5 (
+        speaker, text, day, content='words', content_rowid='id', tokenize='porter unicode61'
+    )""",
+    """CREATE TRIGGER words_added AFTER INSERT ON memories BEGIN
+        INSERT INTO memories_fts (rowid, speaker, text, day)
+            SELECT id, speaker, text, day FROM words WHERE id = new.id;
+    END""",
+    """CREATE TRIGGER words_removed BEFORE DELETE ON memories BEGIN
+        INSERT INTO memories_fts (memories_fts, rowid, speaker, text, day)
+            SELECT 'delete', id, speaker, text, day FROM words WHERE id = old.id;
+    END""",
+    """CREATE TRIGGER words_changing BEFORE UPDATE OF speaker, text, observed_at ON memories BEGIN
+        INSERT INTO memories_fts (memories_fts, rowid, speaker, text, day)
+            SELECT 'delete', id, speaker, text, day FROM words WHERE id = old.id;
+    END""",
+    """CREATE TRIGGER words_changed AFTER UPDATE OF speaker, text, observed_at ON memories BEGIN
+        INSERT INTO memories_fts (rowid, speaker, text, day)
+            SELECT id, speaker, text, day FROM words WHERE id = new.id;
+    END""",
+    "INSERT INTO meta (key, value) VALUES ('revision', 0)",
+)

@@ -1,0 +1,371 @@
+"""The store: one SQLite file holding memories, their vectors, and what is derived from them.
+
+The store knows texts and rows of numbers; what the numbers mean is the embedder's business. All
+work on vectors is tied to an :class:`Identity`, which is written with the first vector and
+compared inside every transaction after it.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from riemem.errors import (
+    ArgumentError,
+    DTypeError,
+    EmbedderMismatchError,
+    StoreError,
+    StoreLockedError,
+    StoreReadOnlyError,
+)
+from riemem.store.connect import DURABILITY, IN_MEMORY, connect, explain_errors, inspect_path
+
+__all__ = ["Identity", "Store", "Transaction"]
+
+_live: weakref.WeakSet[Store] = weakref.WeakSet()
+# Connections that came into a child process by fork. Closing them there could remove files that
+# the parent still uses, so they are kept, unused, until the child ends.
+_inherited: list[sqlite3.Connection] = []
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Whose vectors a store holds: the embedder, its dimension, and how a turn was written out."""
+
+    embedder: str
+    dim: int
+    rendering: str
+
+    def __str__(self) -> str:
+        return f"{self.embedder} ({self.dim}-d, rendering {self.rendering!r})"
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """A write in progress: the connection and the number that marks the rows it changes."""
+
+    connection: sqlite3.Connection
+    revision: int
+
+
+class Store:
+    """An open store. Made by :meth:`open`; safe to use from many threads and processes.
+
+    Notes
+    -----
+    One connection writes and one reads, each behind its own lock, so that a search is not kept
+    waiting by a write. Every write is one ``BEGIN IMMEDIATE`` transaction: it is there completely
+    once the call returns, or not at all.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        connections: tuple[sqlite3.Connection, sqlite3.Connection],
+        *,
+        readonly: bool,
+        timeout: float,
+    ) -> None:
+        self.path = path
+        self.readonly = readonly
+        self.timeout = timeout
+        self._writer, self._reader = connections
+        self._write_lock = threading.RLock()
+        shared = self._writer is self._reader
+        self._read_lock = self._write_lock if shared else threading.RLock()
+        self._pid = os.getpid()
+        self._closed = False
+        self._file = _file_at(path)
+        self._finalizer = weakref.finalize(self, _close_connections, connections, self._pid)
+        _live.add(self)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        readonly: bool = False,
+        timeout: float = 5.0,
+        durability: str = "full",
+        create: bool = True,
+    ) -> Store:
+        """Open a store, making it if there is none.
+
+        Parameters
+        ----------
+        path : str or path
+            ``":memory:"`` keeps everything in this process and writes nothing.
+        readonly : bool
+            Nothing is written, not even beside the file where that can be avoided.
+        timeout : float
+            Seconds to wait for another process or thread before :class:`StoreLockedError`.
+        durability : {"full", "normal"}
+            "full" waits for the disk at each commit: an acknowledged write survives a power cut.
+            "normal" survives the death of the process, but a power cut may undo the last commits.
+        create : bool
+            False raises :class:`StoreError` when there is no store.
+
+        Raises
+        ------
+        StoreError, StoreCorruptError, SchemaVersionError, StoreReadOnlyError, StoreLockedError
+            The file is left as it was.
+
+        Examples
+        --------
+        >>> with Store.open(":memory:") as store:
+        ...     store.revision()
+        0
+        """
+        name = _check_path(path)
+        seconds = _check_timeout(timeout)
+        if durability not in DURABILITY:
+            raise ArgumentError(
+                f"durability: expected one of {sorted(DURABILITY)}, got {durability!r}"
+            )
+        if name == IN_MEMORY:
+            if readonly:
+                raise ArgumentError("readonly: a store in memory has nothing to read")
+            new = True
+        else:
+            new = inspect_path(name, readonly=readonly, create=create)
+        connections = connect(
+            name, readonly=readonly, timeout=seconds, durability=durability, new=new
+        )
+        return cls(name, connections, readonly=readonly, timeout=seconds)
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    @property
+    def closed(self) -> bool:
+        """True after :meth:`close`."""
+        return self._closed
+
+    def close(self) -> None:
+        """Close the file. A second call does nothing."""
+        if os.getpid() != self._pid:
+            self._closed = True
+            return
+        with self._write_lock, self._read_lock:
+            if not self._closed:
+                self._closed = True
+                with explain_errors(self.path, self.timeout):
+                    self._finalizer()
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A read transaction: everything read inside is of one moment.
+
+        Raises
+        ------
+        StoreError
+            Closed, or opened before a fork.
+        """
+        with self._holding(self._read_lock), explain_errors(self.path, self.timeout):
+            connection = self._reader
+            if connection.in_transaction:  # inside another one of the same thread
+                yield connection
+                return
+            connection.execute("BEGIN")
+            try:
+                yield connection
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    @contextmanager
+    def writing(self) -> Iterator[Transaction]:
+        """A write transaction, committed at the end or undone by an exception.
+
+        Raises
+        ------
+        StoreReadOnlyError
+            Opened read-only.
+        StoreLockedError
+            Another writer kept the store for longer than the timeout.
+        """
+        self.check_writable()
+        with self._holding(self._write_lock), explain_errors(self.path, self.timeout):
+            connection = self._writer
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                revision = int(
+                    connection.execute(
+                        "UPDATE meta SET value = value + 1 WHERE key = 'revision' RETURNING value"
+                    ).fetchone()[0]
+                )
+                yield Transaction(connection, revision)
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def exclusive(self) -> Iterator[sqlite3.Connection]:
+        """The writing connection outside any transaction, with this process's readers waiting."""
+        self.check_writable()
+        with (
+            self._holding(self._write_lock),
+            self._holding(self._read_lock),
+            explain_errors(self.path, self.timeout),
+        ):
+            yield self._writer
+
+    def revision(self) -> int:
+        """The number of the last committed write."""
+        with self.reading() as connection:
+            return int(get_meta(connection, "revision") or 0)
+
+    def identity(self) -> Identity | None:
+        """Whose vectors the store holds, or None while it holds none."""
+        with self.reading() as connection:
+            return read_identity(connection)
+
+    def check_writable(self) -> None:
+        """Raise StoreReadOnlyError if opened read-only, StoreError if closed or forked."""
+        self._check_usable()
+        if self.readonly:
+            raise StoreReadOnlyError(f"{self.path}: was opened with readonly=True")
+
+    def _check_usable(self) -> None:
+        if os.getpid() != self._pid:
+            raise StoreError(
+                f"{self.path}: was opened before this process was forked; open it in the child"
+            )
+        if self._closed:
+            raise StoreError(f"{self.path}: the store is closed")
+        # What is written to a deleted file is lost with it, and SQLite does not mind.
+        if self._file != _file_at(self.path):
+            raise StoreError(
+                f"{self.path}: the file was deleted or replaced while it was open; "
+                "close the store and open it again"
+            )
+
+    @contextmanager
+    def _holding(self, lock: threading.RLock) -> Iterator[None]:
+        self._check_usable()
+        if not lock.acquire(timeout=self.timeout):
+            raise StoreLockedError(
+                f"{self.path}: another thread kept the store busy for more than "
+                f"{self.timeout:g} s; try again, or give a longer timeout="
+            )
+        try:
+            self._check_usable()
+            yield
+        finally:
+            lock.release()
+
+
+def _file_at(path: str) -> tuple[int, int] | None:
+    if path == IN_MEMORY:
+        return None
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def get_meta(connection: sqlite3.Connection, key: str) -> Any:
+    """Return a value of the table ``meta``, or None."""
+    row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+    return None if row is None else row[0]
+
+
+def set_meta(connection: sqlite3.Connection, key: str, value: object) -> None:
+    """Write a value of the table ``meta``; None removes it."""
+    if value is None:
+        connection.execute("DELETE FROM meta WHERE key = ?", (key,))
+    else:
+        connection.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (key, value))
+
+
+def read_identity(connection: sqlite3.Connection) -> Identity | None:
+    """Return whose vectors the store holds, or None while it holds none."""
+    embedder = get_meta(connection, "embedder")
+    if embedder is None:
+        return None
+    return Identity(
+        str(embedder),
+        int(get_meta(connection, "dim") or 0),
+        str(get_meta(connection, "rendering")),
+    )
+
+
+def write_identity(connection: sqlite3.Connection, identity: Identity) -> None:
+    """Record whose vectors the store holds from now on."""
+    set_meta(connection, "embedder", identity.embedder)
+    set_meta(connection, "dim", identity.dim)
+    set_meta(connection, "rendering", identity.rendering)
+
+
+def require_identity(
+    connection: sqlite3.Connection, identity: Identity, path: str
+) -> Identity | None:
+    """Return the stored identity (None while there is none); raise when it is another one.
+
+    Raises
+    ------
+    EmbedderMismatchError
+        Naming both and the command that embeds the store again.
+    """
+    stored = read_identity(connection)
+    if stored is not None and stored != identity:
+        raise EmbedderMismatchError(
+            f"{path}: the store holds vectors of {stored}, the embedder given is {identity}. "
+            "Open it with the first, or embed it again with `riemem reembed` "
+            "(Memory.reembed_store)"
+        )
+    return stored
+
+
+def _check_path(path: object) -> str:
+    if not isinstance(path, (str, os.PathLike)):
+        raise DTypeError(f"path: expected str or path, got {type(path).__name__}")
+    name = os.fspath(path)
+    if not isinstance(name, str):
+        raise DTypeError(f"path: expected str or path, got {type(name).__name__}")
+    if not name or "\0" in name:
+        raise ArgumentError(f"path: expected the path of a store, got {name!r}")
+    # Absolute, because the process may change its folder while the store is open.
+    return name if name == IN_MEMORY else os.path.abspath(name)
+
+
+def _check_timeout(timeout: object) -> float:
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+        raise DTypeError(f"timeout: expected seconds as a number, got {type(timeout).__name__}")
+    if not 0 <= timeout <= 86_400:
+        raise ArgumentError(f"timeout: expected 0 to 86400 seconds, got {timeout}")
+    return float(timeout)
+
+
+def _close_connections(
+    connections: tuple[sqlite3.Connection, sqlite3.Connection], pid: int
+) -> None:
+    if os.getpid() != pid:
+        _inherited.extend(connections)
+        return
+    writer, reader = connections
+    # The last one to close folds the log into the file; the reader may not write, so it goes first.
+    if reader is not writer:
+        reader.close()
+    writer.close()
+
+
+def _after_fork_in_child() -> None:
+    for store in list(_live):
+        _inherited.extend((store._writer, store._reader))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

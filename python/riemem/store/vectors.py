@@ -1,0 +1,100 @@
+"""Vectors as they lie in the file: float32, little endian, one blob per chunk of a memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from riemem.errors import DTypeError, NotFiniteError, ShapeError, StoreCorruptError, ZeroVectorError
+
+__all__ = ["check_rows", "decode", "encode"]
+
+Rows = npt.NDArray[np.float32]
+
+_STORED = np.dtype("<f4")
+
+
+def encode(rows: Rows) -> list[bytes]:
+    """Return one blob per row.
+
+    Examples
+    --------
+    >>> encode(np.array([[1.0, 0.0]], dtype=np.float32))
+    [b'\\x00\\x00\\x80?\\x00\\x00\\x00\\x00']
+    """
+    data = np.ascontiguousarray(rows, dtype=_STORED)
+    return [row.tobytes() for row in data]
+
+
+def decode(blobs: Sequence[bytes], dim: int, ids: Sequence[int] | None = None) -> Rows:
+    """Return the rows of the given blobs as a (n, dim) float32 array of its own memory.
+
+    Raises
+    ------
+    StoreCorruptError
+        A blob is not `dim` numbers long; `ids` (vector ids) name it.
+
+    Examples
+    --------
+    >>> decode([b"\\x00\\x00\\x80?"], 1)
+    array([[1.]], dtype=float32)
+    """
+    size = dim * _STORED.itemsize
+    for position, blob in enumerate(blobs):
+        if len(blob) != size:
+            which = ids[position] if ids is not None else position
+            raise StoreCorruptError(
+                f"vector {which} has {len(blob)} bytes, expected {size} ({dim} float32 numbers); "
+                "run `riemem check --repair`"
+            )
+    data = np.frombuffer(b"".join(blobs), dtype=_STORED).reshape(len(blobs), dim)
+    return data.astype(np.float32, copy=True)
+
+
+def check_rows(rows: object, count: int, dim: int, source: str) -> Rows:
+    """Return what an embedder gave as float32 unit rows, or say what is wrong with it.
+
+    Parameters
+    ----------
+    rows : array_like
+        Expected shape (count, dim), finite, no zero row.
+    count, dim : int
+        Number of texts embedded, dimension.
+    source : str
+        Who made them, for the message.
+
+    Returns
+    -------
+    (count, dim) float32 ndarray
+        Rows whose length is off by more than 1e-3 are scaled to length one.
+
+    Raises
+    ------
+    DTypeError, ShapeError, NotFiniteError, ZeroVectorError
+
+    Examples
+    --------
+    >>> check_rows([[3.0, 4.0]], 1, 2, "embedder")
+    array([[0.6, 0.8]], dtype=float32)
+    """
+    data = np.asarray(rows)
+    if data.dtype.kind not in "fiu":
+        raise DTypeError(f"{source}: expected rows of real numbers, got dtype {data.dtype}")
+    if data.shape != (count, dim):
+        raise ShapeError(f"{source}: expected vectors of shape ({count}, {dim}), got {data.shape}")
+    wide = data.astype(np.float64)
+    bad = np.flatnonzero(~np.isfinite(wide).all(axis=1))
+    if bad.size:
+        raise NotFiniteError(f"{source}: vector {int(bad[0])} holds NaN or an infinity")
+    scale = np.abs(wide).max(axis=1, initial=0.0)
+    zero = np.flatnonzero(scale == 0.0)
+    if zero.size:
+        raise ZeroVectorError(f"{source}: vector {int(zero[0])} is all zeros, it has no direction")
+    # Divided by the largest entry first, so that squares neither overflow nor vanish.
+    norms = scale * np.sqrt(np.square(wide / scale[:, None]).sum(axis=1))
+    off = np.abs(norms - 1.0) > 1e-3
+    if off.any():
+        wide[off] /= norms[off, None]
+    return wide.astype(np.float32)
