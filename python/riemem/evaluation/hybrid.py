@@ -1,0 +1,184 @@
+"""Measuring the joined search: every channel alone, every one left out, every ranking."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..embed import Embedder
+from ..memory import Memory
+from ..retrieval.embedding import DEFAULT_RENDERING, TurnEmbedder
+from ..retrieval.fusion import CHANNELS, Ranking, rankings
+from ..retrieval.hybrid import Gathered, HybridChannel, top
+from ..store import Store
+from .locomo import Conversation
+
+BUDGETS: tuple[int, ...] = (500, 1000, 2000)
+"""Token budgets in which evidence is looked for."""
+
+_WHEN = "%I:%M %p on %d %B, %Y"
+_ISO = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+@dataclass(frozen=True)
+class KnownVectors:
+    """An embedder that has already seen what it will be asked; anything else goes to `model`."""
+
+    model: Embedder
+    known: Mapping[str, NDArray[np.float32]]
+
+    @property
+    def identity(self) -> str:
+        """That of `model`."""
+        return self.model.identity
+
+    @property
+    def dim(self) -> int:
+        """That of `model`."""
+        return self.model.dim
+
+    @property
+    def max_tokens(self) -> int:
+        """That of `model`."""
+        return self.model.max_tokens
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return the known vectors, and the model's for texts that are not known."""
+        fresh = [text for text in texts if text not in self.known]
+        made = dict(zip(fresh, self.model.embed(fresh), strict=True)) if fresh else {}
+        rows = [self.known[text] if text in self.known else made[text] for text in texts]
+        return np.array(rows, np.float32).reshape(len(texts), self.dim)
+
+    def windows(self, text: str) -> Sequence[str]:
+        """Return a known text whole, as it was embedded."""
+        return [text] if text in self.known else self.model.windows(text)
+
+
+def remember(
+    conversation: Conversation, embedder: Embedder, rendering: str = DEFAULT_RENDERING
+) -> Memory:
+    """Store a conversation's turns in a memory of their own; turn i gets the id i + 1.
+
+    Every turn is said at the instant of its session, as the file says no more.
+    """
+    memory = Memory(Store.open(":memory:"), TurnEmbedder(embedder, rendering), "default")
+    memory.add_many(
+        {
+            "text": turn.text if turn.text.strip() else "(picture)",
+            "speaker": turn.speaker,
+            "session": f"session_{turn.id[0]}",
+            "when": instant(turn.when),
+            "metadata": {"caption": turn.caption} if turn.caption else None,
+        }
+        for turn in conversation.turns
+    )
+    return memory
+
+
+def instant(when: str | None) -> str:
+    """Return LoCoMo's "1:56 pm on 8 May, 2023" as ISO 8601; the epoch where there is none.
+
+    Examples
+    --------
+    >>> instant("1:56 pm on 8 May, 2023")
+    '2023-05-08T13:56:00+00:00'
+    """
+    if when is None:
+        return "1970-01-01T00:00:00+00:00"
+    if _ISO.match(when):
+        return when
+    try:
+        moment = datetime.strptime(when.strip(), _WHEN)
+    except ValueError:
+        return "1970-01-01T00:00:00+00:00"
+    return moment.replace(tzinfo=timezone.utc).isoformat()
+
+
+def variants(names: Sequence[str] | None = None) -> dict[str, Ranking]:
+    """Return what is measured: channels alone, the default without each, every ranking.
+
+    Examples
+    --------
+    >>> [name for name in variants() if name.startswith("only")][:2]
+    ['only dense', 'only lexical']
+    """
+    default = rankings["default"]
+    own = [name for name in CHANNELS if name in default.weights]
+    chosen: dict[str, Ranking] = {}
+    for name in ("dense", "lexical", "names", "temporal", "entities", "profile"):
+        chosen[f"only {name}"] = Ranking(name, {name: 1.0})
+    for name in own:
+        rest = {key: value for key, value in default.weights.items() if key != name}
+        chosen[f"without {name}"] = replace(default, weights=rest)
+    chosen["without neighbours"] = replace(default, kernel={})
+    for name in ("half", "slm-v3", "default"):
+        chosen[f"ranking {name}"] = rankings[name]
+    if names is not None:
+        chosen = {name: chosen[name] for name in names}
+    return chosen
+
+
+def rank_all(
+    memory: Memory, queries: Sequence[str], chosen: Mapping[str, Ranking]
+) -> dict[str, list[list[int]]]:
+    """Return, by variant, for every query all rows (id - 1), best first."""
+    found: dict[str, list[list[int]]] = {name: [] for name in chosen}
+    channel = memory._channel(memory.profile)
+    for query in queries:
+        known: dict[tuple[Any, ...], Gathered] = {}
+        for name, ranking in chosen.items():
+            key = (ranking.dense, ranking.k1, ranking.b, tuple(sorted(ranking.weights)))
+            if key not in known:
+                known[key] = channel.gather(query, ranking)
+            gathered = known[key]
+            view = gathered.view
+            joined = HybridChannel.join(query, ranking, gathered, view.alive)
+            rows = top(joined.scores, view.ids, view.alive, len(view))
+            found[name].append((view.ids[rows] - 1).tolist())
+    return found
+
+
+def evidence_inside(
+    ranking: Sequence[int], gold: Sequence[int], tokens: Sequence[int], budget: int
+) -> float:
+    """Return the share of the right rows among those that fit into a token budget.
+
+    Rows are taken in order of rank; one that does not fit is left out and the next is tried.
+
+    Parameters
+    ----------
+    ranking : sequence of int
+    gold : sequence of int
+    tokens : sequence of int
+        Tokens of each row.
+    budget : int
+
+    Examples
+    --------
+    >>> evidence_inside([2, 0, 1], gold=[0, 1], tokens=[60, 30, 50], budget=80)
+    0.5
+    """
+    left, inside = budget, set()
+    smallest = min(tokens, default=0)
+    for row in ranking:
+        if tokens[row] <= left:
+            left -= tokens[row]
+            inside.add(row)
+        if left < smallest:
+            break
+    return sum(row in inside for row in gold) / len(gold)
+
+
+def turn_tokens(conversation: Conversation, count: Callable[[str], int]) -> list[int]:
+    """Tokens of each turn as a line of a context, without the header of its session."""
+    lines = []
+    for turn in conversation.turns:
+        caption = f" [shares {turn.caption}]" if turn.caption else ""
+        lines.append(count(f"{turn.speaker}: {turn.text}{caption}\n"))
+    return lines
