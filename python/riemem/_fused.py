@@ -22,6 +22,7 @@ from riemem._arrays import (
     like,
     raise_if_bad_row,
 )
+from riemem._rows import RowsView
 from riemem.metric import FisherMetric
 
 FORMS = ("inner", "cosine", "mahalanobis")
@@ -47,6 +48,8 @@ class TopK(tuple[Any, Any]):
         True for queries that are the zero vector: they have no direction and no hits.
     scoring : str
         "fused", or in words why the plain cosine was used instead.
+    exact_rows : int
+        Rows that were evaluated in float64 to certify the answer, over all queries.
 
     Examples
     --------
@@ -59,14 +62,24 @@ class TopK(tuple[Any, Any]):
     counts: Any
     empty: Any
     scoring: str
+    exact_rows: int
 
-    def __new__(cls, indices: Any, scores: Any, counts: Any, empty: Any, scoring: str) -> TopK:
+    def __new__(
+        cls,
+        indices: Any,
+        scores: Any,
+        counts: Any,
+        empty: Any,
+        scoring: str,
+        exact_rows: int = 0,
+    ) -> TopK:
         self = super().__new__(cls, (indices, scores))
         self.counts, self.empty, self.scoring = counts, empty, scoring
+        self.exact_rows = exact_rows
         return self
 
-    def __getnewargs__(self) -> tuple[Any, Any, Any, Any, str]:
-        return (self[0], self[1], self.counts, self.empty, self.scoring)
+    def __getnewargs__(self) -> tuple[Any, Any, Any, Any, str, int]:
+        return (self[0], self[1], self.counts, self.empty, self.scoring, self.exact_rows)
 
     @property
     def indices(self) -> Any:
@@ -95,7 +108,7 @@ class Options:
 class Points:
     """Rows with the constants that depend on them alone (see :func:`prepare_points`)."""
 
-    rows: F32
+    count: int
     inv_norms: F64
     scale: F64 | None
     bias: F64 | None
@@ -140,7 +153,12 @@ def why_cosine(metric: FisherMetric | None) -> str | None:
 
 
 def prepare_points(
-    rows: F32, metric: FisherMetric | None, options: Options, *, isa: str = "auto"
+    rows: F32 | RowsView,
+    metric: FisherMetric | None,
+    options: Options,
+    *,
+    isa: str = "auto",
+    scan: str = "float32",
 ) -> Points:
     """Compute the per-row constants, O(N d) and O(N d^2) where the form needs lengths.
 
@@ -149,22 +167,33 @@ def prepare_points(
     NotFiniteError
         A row holds NaN or an infinity.
     """
-    if rows.shape[0] == 0:
-        return Points(rows, np.zeros(0), None, None, None)
-    norms, bad = _backend.core.row_stats(rows, isa)
-    raise_if_bad_row(bad, "points")
-    inv_norms = _inverse(norms, norms > 0.0)
-    scale = bias = None
+    if not isinstance(rows, RowsView):
+        rows = RowsView(rows.shape[0], rows.shape[1], None, rows=rows)
+    n = rows.count
+    if n == 0:
+        return Points(0, np.zeros(0), None, None, None)
     plain = why_cosine(metric) is not None or options.cosine_weight == 1.0
+    state = None
     if metric is not None and not plain and options.form != "inner":
         state = metric._current()
-        squared = _backend.core.quadratic_rows(rows, state.mean, state.whitening, isa)
-        if options.form == "mahalanobis":
-            bias = -squared
-        else:
-            scale = _inverse(np.sqrt(squared), squared > state.at_mean)
-    kernel = _backend.core.Points.float32(rows, inv_norms, scale, bias, None)
-    return Points(rows, inv_norms, scale, bias, kernel)
+    norms, squared = np.empty(n), np.empty(n if state is not None else 0)
+    # Rows that are put together from halves come in parts, to bound the workspace.
+    step = n if rows.rows is not None else _ROWS
+    for start in range(0, n, step):
+        part = rows.get(start, start + step)
+        norms[start : start + step], bad = _backend.core.row_stats(part, isa)
+        raise_if_bad_row(bad if bad < 0 else start + bad, "points")
+        if state is not None:
+            squared[start : start + step] = _backend.core.quadratic_rows(
+                part, state.mean, state.whitening, isa
+            )
+    inv_norms = _inverse(norms, norms > 0.0)
+    scale = bias = None
+    if state is not None and options.form == "mahalanobis":
+        bias = -squared
+    elif state is not None:
+        scale = _inverse(np.sqrt(squared), squared > state.at_mean)
+    return Points(n, inv_norms, scale, bias, rows.kernel(inv_norms, scale, bias, scan))
 
 
 def prepare_queries(rows: F32, metric: FisherMetric | None, options: Options) -> Queries:
@@ -225,20 +254,43 @@ def score_rows(points: Points, queries: Queries, mask: Bool | None, isa: str, ou
     out[queries.empty] = np.nan
 
 
+def score_some(points: Points, queries: Queries, part: F32, rows: I64) -> F64:
+    """Score the rows of `points` at positions `rows`, given as `part`, for one query.
+
+    In float64 and row by row, so the result does not depend on the other rows; it differs from
+    :func:`score_rows` by the order of additions.
+    """
+    wide = part.astype(np.float64)
+    weight = queries.options.cosine_weight
+    total = np.zeros(rows.size)
+    if weight > 0.0:
+        total += weight * ((wide * queries.q[0]).sum(axis=1) * points.inv_norms[rows])
+    if weight < 1.0:
+        riemannian = (wide * queries.w[0]).sum(axis=1) + queries.offsets[0]
+        if points.scale is not None:
+            riemannian *= points.scale[rows]
+        if points.bias is not None:
+            riemannian += points.bias[rows]
+        total += (1.0 - weight) * (riemannian + queries.bias[0])
+    np.clip(total, *queries.bounds, out=total)
+    total[:] = np.nan if queries.empty[0] else total
+    return total
+
+
 def top_rows(
     points: Points, queries: Queries, mask: Bool | None, k: int, isa: str, keys: I64 | None = None
-) -> tuple[I64, F64, I64]:
-    """Exact k best rows: indices and scores (B, width), counts (B,).
+) -> tuple[I64, F64, I64, int]:
+    """Exact k best rows: indices and scores (B, width), counts (B,), rows evaluated in float64.
 
     Equal scores are ordered by row, or by `keys[row]` where given. The kernel orders by the raw
     score and the row; a score that rounding pushed over its bound and a foreign key are repaired
     here, and only a tie that reaches over the edge of the answer needs all scores of that query.
     """
-    total = points.rows.shape[0]
+    total = points.count
     k = min(k, total)
     repair = keys is not None or queries.bounds != _UNBOUNDED
     asked = min(k + 1, total) if repair else k
-    indices, best, counts, _ = points.kernel.topk(
+    indices, best, counts, exact_rows = points.kernel.topk(
         **_kernel_arguments(queries, mask), k=asked, isa=isa
     )
     indices[queries.empty], best[queries.empty], counts[queries.empty] = -1, np.nan, 0
@@ -248,7 +300,8 @@ def top_rows(
         indices, best = indices[:, :k], best[:, :k]
         counts = np.minimum(counts, k)
     width = int(counts.max(initial=0))
-    return np.ascontiguousarray(indices[:, :width]), np.ascontiguousarray(best[:, :width]), counts
+    indices, best = np.ascontiguousarray(indices[:, :width]), np.ascontiguousarray(best[:, :width])
+    return indices, best, counts, exact_rows
 
 
 def _repair(
@@ -280,7 +333,7 @@ def _repair(
             bias=queries.bias[b : b + 1],
             empty=queries.empty[b : b + 1],
         )
-        everything = np.empty((1, points.rows.shape[0]))
+        everything = np.empty((1, points.count))
         own = mask[b : b + 1] if mask is not None and mask.ndim == 2 else mask
         score_rows(points, one, own, isa, everything)
         rows = np.flatnonzero(everything[0] >= clipped[k - 1]).astype(np.int64)
@@ -296,27 +349,45 @@ def topk(
     k: int,
     isa: str = "auto",
     keys: I64 | None = None,
+    ordered: bool = True,
 ) -> TopK:
-    """Search prepared points; `keys` are the ids to return and to break ties by."""
+    """Search prepared points; `keys` are the ids to return and to break ties by.
+
+    `ordered` says that they grow with the row, so that ties need no second look.
+    """
     batch = queries.q.shape[0]
-    if k == 0 or batch == 0 or points.rows.shape[0] == 0:
-        passing = points.rows.shape[0] if mask is None else int(mask.sum(axis=-1).max(initial=0))
+    if k == 0 or batch == 0 or points.count == 0:
+        passing = points.count if mask is None else int(mask.sum(axis=-1).max(initial=0))
         shape = (batch, 0 if batch and queries.empty.all() else min(k, passing))
         indices, best = np.empty(shape, np.int64), np.empty(shape)
         return TopK(indices, best, np.zeros(batch, np.int64), queries.empty, queries.scoring)
-    ordered = keys is None or bool((np.diff(keys) > 0).all())
-    indices, best, counts = top_rows(points, queries, mask, k, isa, None if ordered else keys)
+    indices, best, counts, exact_rows = top_rows(
+        points, queries, mask, k, isa, None if ordered else keys
+    )
     if keys is not None:
         indices = np.where(indices >= 0, keys[indices], -1)
-    return TopK(indices, best, counts, queries.empty, queries.scoring)
+    return TopK(indices, best, counts, queries.empty, queries.scoring, exact_rows)
 
 
 def convert(found: TopK, template: object) -> TopK:
     """Return the answer in the caller's kind of array."""
     to = like(template)
     return TopK(
-        to(found.indices), to(found.scores), to(found.counts), to(found.empty), found.scoring
+        to(found.indices),
+        to(found.scores),
+        to(found.counts),
+        to(found.empty),
+        found.scoring,
+        found.exact_rows,
     )
+
+
+def zero_rows(rows: F32) -> tuple[Bool, int]:
+    """Which rows are zero vectors, and the first row with NaN or an infinity, or -1."""
+    if rows.shape[0] == 0:
+        return np.zeros(0, bool), -1
+    norms, bad = _backend.core.row_stats(rows)
+    return norms == 0.0, bad
 
 
 def unit_rows(rows: F32) -> tuple[F32, Bool, int]:

@@ -32,26 +32,21 @@ from riemem._fused import (
     prepare_points,
     prepare_queries,
     score_rows,
+    score_some,
     topk,
     unit_rows,
     why_cosine,
+    zero_rows,
 )
-from riemem.errors import (
-    ArgumentError,
-    BackendUnavailableError,
-    MemoryNotFoundError,
-    ShapeError,
-    ZeroVectorError,
-)
+from riemem._rows import STORAGES, make_rows
+from riemem.errors import ArgumentError, MemoryNotFoundError, ShapeError, ZeroVectorError
 from riemem.metric import FisherMetric
 from riemem.presets import presets
 
 __all__ = ["RiemannianIndex"]
 
 _DEFAULT = presets["default"]
-_STORAGES = ("float32", "bf16", "int8")
-_FIRST_CAPACITY = 64
-_ROWS = 4096  # rows put into or taken out of the metric together: bounds the workspace
+_ROWS = 4096  # rows normalised or put into the metric together: bounds the workspace
 
 
 @dataclass(frozen=True)
@@ -62,6 +57,7 @@ class _Snapshot:
     points: Points
     ids: I64
     metric: FisherMetric
+    ordered: bool  # ids grow with the row
 
 
 class RiemannianIndex:
@@ -79,15 +75,18 @@ class RiemannianIndex:
         See :class:`riemem.FisherMetric`.
     cosine_weight, form, norm
         See :func:`riemem.search`.
-    storage : {"float32"}
-        How rows are held.
+    storage : {"float32", "float32+int8", "bf16", "int8"}
+        How rows are held, and what a search reads of them. "float32+int8" adds one byte per
+        dimension and reads that; "bf16" splits each float32 into two halves and reads the first;
+        "int8" keeps the float32 rows in a memory-mapped temporary file and only the bytes in
+        memory. Ids and scores are the same bits with each.
+    directory : path-like, optional
+        Where "int8" keeps its file; by default the system's folder for temporary files.
 
     Raises
     ------
     ArgumentError, DTypeError
         An option out of its range.
-    BackendUnavailableError
-        A storage that this version does not have.
 
     Notes
     -----
@@ -116,12 +115,9 @@ class RiemannianIndex:
         storage: str = "float32",
         min_samples: int = 32,
         max_rank: int | None = None,
+        directory: object = None,
     ) -> None:
-        if as_choice(storage, "storage", _STORAGES) != "float32":
-            raise BackendUnavailableError(
-                f"storage: expected 'float32', the only one of this version, got {storage!r}"
-            )
-        self._storage = storage
+        self._storage = as_choice(storage, "storage", STORAGES)
         self._options = as_options(cosine_weight, form, norm)
         self._metric = FisherMetric(
             dim,
@@ -133,11 +129,12 @@ class RiemannianIndex:
         )
         self._dim = self._metric.dim
         self._n = 0
-        self._rows: F32 = np.empty((0, self._dim), np.float32)
+        self._rows = make_rows(self._storage, self._dim, directory)
         self._ids: I64 = np.empty(0, np.int64)
         self._known: dict[int, int] = {}  # id -> row
         self._next_id = 0
         self._learnt = 0  # rows [0, learnt) are in the metric, the rest is waiting
+        self._exact_rows = 0  # rows evaluated in float64 by all searches so far
         self._removals = 0  # rows taken out of the metric since it was last built afresh
         self._version = 0
         self._lock = threading.Lock()  # the state above
@@ -171,26 +168,33 @@ class RiemannianIndex:
         >>> RiemannianIndex(2).add([[1.0, 0.0]], ids=[42]).tolist()
         [42]
         """
-        unit, zero, bad = unit_rows(as_rows(X, "X", dim=self._dim, one_row=True))
+        rows = as_rows(X, "X", dim=self._dim, one_row=True)
+        zero, bad = zero_rows(rows)
         raise_if_bad_row(bad, "X")
         if zero.any():
             raise ZeroVectorError(
                 "X: expected vectors with a direction, got the zero vector in row "
                 f"{int(np.argmax(zero))}"
             )
-        count = unit.shape[0]
+        count = rows.shape[0]
         given = None if ids is None else as_ids(ids, count)
         with self._lock:
             fresh = self._claim(given, count)
             end = self._n + count
-            if end > self._rows.shape[0]:
-                self._grow(end)
+            self._rows.reserve(self._n, end)
+            if end > self._ids.size:
+                ids_now = np.empty(self._rows.capacity, np.int64)
+                ids_now[: self._n] = self._ids[: self._n]
+                self._ids = ids_now
             # Beyond the rows that any snapshot can see, so searches are not disturbed.
-            self._rows[self._n : end] = unit
+            for start in range(0, count, _ROWS):
+                self._rows.write(self._n + start, unit_rows(rows[start : start + _ROWS])[0])
             self._ids[self._n : end] = fresh
             self._known.update(zip(fresh.tolist(), range(self._n, end), strict=True))
+            if count:
+                self._next_id = max(self._next_id, int(fresh.max()) + 1)
+                self._version += 1
             self._n = end
-            self._version += count > 0
         return fresh
 
     def _claim(self, given: I64 | None, count: int) -> I64:
@@ -203,16 +207,7 @@ class RiemannianIndex:
             used = next((i for i in given.tolist() if i in self._known), None)
             if used is not None:
                 raise ArgumentError(f"ids: expected ids that are not in use, got {used}")
-        if count:
-            self._next_id = max(self._next_id, int(fresh.max()) + 1)
         return fresh
-
-    def _grow(self, needed: int) -> None:
-        capacity = max(needed, 2 * self._rows.shape[0], _FIRST_CAPACITY)
-        rows = np.empty((capacity, self._dim), np.float32)
-        ids = np.empty(capacity, np.int64)
-        rows[: self._n], ids[: self._n] = self._rows[: self._n], self._ids[: self._n]
-        self._rows, self._ids = rows, ids
 
     def remove(self, ids: object) -> None:
         """Remove rows by id and take them out of the metric exactly; all or none.
@@ -247,12 +242,12 @@ class RiemannianIndex:
             gone = np.array(sorted(self._known[i] for i in wanted))
             keep = np.ones(self._n, bool)
             keep[gone] = False
+            kept = self._rows.kept(self._n, keep)  # snapshots keep the old store
             learnt = gone[gone < self._learnt]
             for start in range(0, learnt.size, _ROWS):
-                part = self._rows[learnt[start : start + _ROWS]]
+                part = self._rows.take(self._n, learnt[start : start + _ROWS])
                 self._metric._remove_known(part.astype(np.float64))
-            # New arrays: snapshots keep the old ones.
-            self._rows, self._ids = self._rows[: self._n][keep], self._ids[: self._n][keep]
+            self._rows, self._ids = kept, self._ids[: self._n][keep]
             self._n -= gone.size
             self._learnt -= learnt.size
             self._removals += learnt.size
@@ -295,10 +290,22 @@ class RiemannianIndex:
         snapshot = self._current()
         mask = _as_filter(filter, snapshot.ids, rows.shape[0])
         queries = prepare_queries(unit_rows(rows)[0], snapshot.metric, self._options)
-        return convert(topk(snapshot.points, queries, mask, count, keys=snapshot.ids), Q)
+        found = topk(
+            snapshot.points,
+            queries,
+            mask,
+            count,
+            keys=snapshot.ids,
+            ordered=snapshot.ordered,
+        )
+        with self._lock:
+            self._exact_rows += found.exact_rows
+        return convert(found, Q)
 
-    def scores(self, q: object, *, cosine_weight: float | None = None) -> tuple[I64, F64]:
-        """Return the ids of all rows and their unscaled scores for one query.
+    def scores(
+        self, q: object, *, cosine_weight: float | None = None, rows: I64 | None = None
+    ) -> tuple[I64, F64]:
+        """Return the ids of rows and their unscaled scores for one query.
 
         Parameters
         ----------
@@ -306,12 +313,15 @@ class RiemannianIndex:
             L2-normalised here.
         cosine_weight : float, optional
             Instead of the index's own; 1.0 gives the plain cosine.
+        rows : ndarray of int64, shape (m,), optional
+            Positions in `ids` of the rows to score; by default all. For a few rows of many this is
+            faster, and equal to rounding.
 
         Returns
         -------
         ids : ndarray of int64, shape (N,)
-            The same object until the index changes; not to be written to.
-        scores : ndarray of float64, shape (N,)
+            Of all rows; the same object until the index changes, and not to be written to.
+        scores : ndarray of float64, shape (N,) or (m,)
             As with ``norm="none"``; NaN for a zero query.
 
         Raises
@@ -327,18 +337,24 @@ class RiemannianIndex:
         >>> ids.tolist(), scores.tolist()
         ([4, 9], [0.0, 1.0])
         """
-        rows = as_rows(q, "q", dim=self._dim, letter="B", one_row=True)
-        if rows.shape[0] != 1:
-            raise ShapeError(f"q: expected shape ({self._dim},), got {rows.shape}")
-        require_finite(rows, "q")
+        asked = as_rows(q, "q", dim=self._dim, letter="B", one_row=True)
+        if asked.shape[0] != 1:
+            raise ShapeError(f"q: expected shape ({self._dim},), got {asked.shape}")
+        require_finite(asked, "q")
         weight = self._options.cosine_weight if cosine_weight is None else cosine_weight
         options = as_options(weight, self._options.form, "none")
         snapshot = self._current()
+        queries = prepare_queries(unit_rows(asked)[0], snapshot.metric, options)
+        if rows is not None:
+            with self._lock:
+                unchanged = snapshot.version == self._version
+                part = self._rows.take(self._n, rows) if unchanged else None
+            if part is not None:
+                return snapshot.ids, score_some(snapshot.points, queries, part, rows)
         found = np.empty((1, snapshot.ids.size))
         if found.size:
-            queries = prepare_queries(unit_rows(rows)[0], snapshot.metric, options)
             score_rows(snapshot.points, queries, None, "auto", found)
-        return snapshot.ids, found[0]
+        return snapshot.ids, found[0] if rows is None else found[0][rows]
 
     def refresh(self) -> None:
         """Bring the metric up to date now instead of at the next search."""
@@ -355,8 +371,11 @@ class RiemannianIndex:
                     return snapshot
                 self._learn()
                 version, metric = self._version, self._metric.copy()
-                rows, ids = self._rows[: self._n], self._ids[: self._n]
-            snapshot = _Snapshot(version, prepare_points(rows, metric, self._options), ids, metric)
+                rows, ids = self._rows.view(self._n), self._ids[: self._n]
+            scan = "float32" if self._storage == "float32" else "int8"
+            points = prepare_points(rows, metric, self._options, scan=scan)
+            ordered = bool((np.diff(ids) > 0).all())
+            snapshot = _Snapshot(version, points, ids, metric, ordered)
             self._snapshot = snapshot
             return snapshot
 
@@ -366,8 +385,8 @@ class RiemannianIndex:
             self._metric = self._metric._emptied()
             self._learnt = self._removals = 0
         for start in range(self._learnt, self._n, _ROWS):
-            part = self._rows[start : min(start + _ROWS, self._n)]
-            self._metric.update(part)
+            end = min(start + _ROWS, self._n)
+            self._metric.update(self._rows.view(self._n).get(start, end))
         self._learnt = self._n
 
     @property
@@ -397,13 +416,13 @@ class RiemannianIndex:
         The array keeps its memory and its values whatever happens to the index.
         """
         with self._lock:
-            view = self._rows[: self._n]
+            view = self._rows.vectors(self._n).view()
         view.flags.writeable = False
         return view
 
     @property
     def nbytes(self) -> int:
-        """Bytes held in arrays: rows and ids with their spare room, per-row constants, metric."""
+        """Bytes of memory in arrays: rows and ids with spare room, constants per row, metric."""
         with self._lock:
             held = self._rows.nbytes + self._ids.nbytes + 8 * self._dim * (self._dim + 2)
             snapshot = self._snapshot
@@ -423,7 +442,7 @@ class RiemannianIndex:
         'cosine: 0 samples < min_samples 32'
         """
         snapshot = self._current()
-        metric = snapshot.metric
+        metric, points = snapshot.metric, snapshot.points
         return {
             "n": len(snapshot.ids),
             "dim": self._dim,
@@ -436,6 +455,8 @@ class RiemannianIndex:
             "cosine_weight": self._options.cosine_weight,
             "norm": self._options.norm,
             "storage": self._storage,
+            "exact_rows": self._exact_rows,
+            "unbounded_rows": points.kernel.unbounded_rows if points.kernel is not None else 0,
             "nbytes": self.nbytes,
         }
 

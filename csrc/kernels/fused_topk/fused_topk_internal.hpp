@@ -45,6 +45,13 @@ inline std::size_t rows_passing(const std::uint8_t* mask, std::size_t rows) {
         std::count_if(mask, mask + rows, [](std::uint8_t m) { return m != 0; }));
 }
 
+inline bool rows_pass(const std::uint8_t* mask, std::size_t rows) {
+    if (mask == nullptr) return true;
+    std::uint8_t any = 0;
+    for (std::size_t i = 0; i < rows; ++i) any |= mask[i];
+    return any != 0;
+}
+
 // One query, padded with zeros so that kernels may read whole vectors.
 struct PaddedQuery {
     std::vector<double> q, w;

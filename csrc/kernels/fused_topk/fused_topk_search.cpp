@@ -497,13 +497,23 @@ std::size_t search_together(const PreparedPoints& points, const FusedQueries& qu
         const std::size_t last = std::min(blocks, (chunk + 1) * kChunkBlocks);
         for (std::size_t block = chunk * kChunkBlocks; block < last; ++block) {
             float* out = keep ? stored.get() + block * tile : passing.get();
-            scan.score(block, out);
-            for (std::size_t lane = 0; lane < count; ++lane) {
+            const std::size_t size = block_size(n, block);
+            const auto mask_of = [&](std::size_t lane) {
                 const std::uint8_t* mask = query_mask(options, begin + lane, n);
+                return mask == nullptr ? nullptr : mask + block * kBlockRows;
+            };
+            float* block_extremes = extremes.get() + block * count * 4;
+            bool any = false;
+            for (std::size_t lane = 0; lane < count && !any; ++lane) {
+                any = rows_pass(mask_of(lane), size);
+                if (!options.mask_per_query) break;
+            }
+            if (any) scan.score(block, out);
+            for (std::size_t lane = 0; lane < count; ++lane) {
                 const float* cos = out + lane * 2 * kBlockRows;
-                kernels.extremes(cos, cos + kBlockRows,
-                                 mask == nullptr ? nullptr : mask + block * kBlockRows,
-                                 block_size(n, block), extremes.get() + (block * count + lane) * 4);
+                // Without a row that passes, the least is above the greatest: an empty block.
+                kernels.extremes(cos, cos + kBlockRows, mask_of(lane), any ? size : 0,
+                                 block_extremes + lane * 4);
             }
         }
     });
