@@ -17,6 +17,8 @@ void bind_core(py::module_& module);
 void bind_fused_topk(py::module_& module);
 void bind_max_member(py::module_& module);
 void bind_quantize(py::module_& module);
+void bind_scatter(py::module_& module);
+void bind_svd_update(py::module_& module);
 void bind_token_select(py::module_& module);
 
 template <typename T>

@@ -53,34 +53,79 @@ std::int64_t row_norms(MatrixView<const float> rows, Isa isa, double* norms) {
     return bad == rows.rows ? -1 : static_cast<std::int64_t>(bad);
 }
 
+namespace {
+
+constexpr std::size_t kQuadraticRows = 64;  // rows that meet one panel while it is in the cache
+
+// The whitening matrix as panels (d, kQuadraticColumns) padded with zero columns, each with the
+// rows that are not zero: half of the work for a triangular matrix.
+struct Panels {
+    std::size_t d, count;
+    std::vector<double> values;
+    std::vector<std::size_t> begin, end;
+
+    Panels(const double* whitening, std::size_t dim, std::size_t rank)
+        : d(dim),
+          count((rank + kQuadraticColumns - 1) / kQuadraticColumns),
+          values(count * dim * kQuadraticColumns),
+          begin(count, dim),
+          end(count, 0) {
+        for (std::size_t p = 0; p < count; ++p) {
+            const std::size_t first = p * kQuadraticColumns;
+            const std::size_t width = std::min(kQuadraticColumns, rank - first);
+            for (std::size_t t = 0; t < d; ++t) {
+                const double* from = whitening + t * rank + first;
+                std::copy_n(from, width, values.data() + (p * d + t) * kQuadraticColumns);
+                if (std::all_of(from, from + width, [](double x) { return x == 0.0; })) continue;
+                begin[p] = std::min(begin[p], t);
+                end[p] = t + 1;
+            }
+        }
+    }
+};
+
+void centre_four(MatrixView<const float> rows, std::size_t first, std::size_t count,
+                 const double* mean, double* centred) {
+    for (std::size_t j = 0; j < 4; ++j) {
+        // Rows past the end repeat the last one and are not stored.
+        const float* row = rows.row(first + std::min(j, count - 1));
+        for (std::size_t t = 0; t < rows.cols; ++t) {
+            centred[t * 4 + j] = static_cast<double>(row[t]) - mean[t];
+        }
+    }
+}
+
+}  // namespace
+
 void quadratic_rows(MatrixView<const float> rows, const double* mean, const double* whitening,
                     std::size_t rank, Isa isa, double* out) {
     const FusedTopkKernels& kernels = fused_topk_kernels(isa);
     const std::size_t n = rows.rows;
     const std::size_t d = rows.cols;
-    const std::size_t padded = (rank + kQuadraticPad - 1) / kQuadraticPad * kQuadraticPad;
-    std::vector<double> columns(d * padded, 0.0);
-    for (std::size_t t = 0; t < d; ++t) {
-        std::copy_n(whitening + t * rank, rank,
-                    columns.begin() + static_cast<std::ptrdiff_t>(t * padded));
-    }
+    const Panels panels(whitening, d, rank);
     FusedPoints points;
     points.rows = rows;
-    parallel_for(fused::block_count(n), fused::threads_for(points), [&](std::size_t block) {
-        std::vector<double> centred(d * 4);
-        const std::size_t end = block * kBlockRows + fused::block_size(n, block);
-        for (std::size_t i = block * kBlockRows; i < end; i += 4) {
-            const std::size_t count = std::min<std::size_t>(4, end - i);
-            for (std::size_t j = 0; j < 4; ++j) {
-                // Rows past the end repeat the last one and are not stored.
-                const float* row = rows.row(i + std::min(j, count - 1));
-                for (std::size_t t = 0; t < d; ++t) {
-                    centred[t * 4 + j] = static_cast<double>(row[t]) - mean[t];
-                }
+    const std::size_t groups = (n + kQuadraticRows - 1) / kQuadraticRows;
+    parallel_for(groups, fused::threads_for(points), [&](std::size_t group) {
+        const std::size_t first = group * kQuadraticRows;
+        const std::size_t count = std::min(kQuadraticRows, n - first);
+        const std::size_t fours = (count + 3) / 4;
+        std::vector<double> centred(fours * d * 4);
+        double lanes[kQuadraticRows][8] = {};
+        for (std::size_t f = 0; f < fours; ++f) {
+            const std::size_t left = std::min<std::size_t>(4, count - f * 4);
+            centre_four(rows, first + f * 4, left, mean, centred.data() + f * d * 4);
+        }
+        for (std::size_t p = 0; p < panels.count; ++p) {
+            const double* panel = panels.values.data() + p * d * kQuadraticColumns;
+            for (std::size_t f = 0; f < fours; ++f) {
+                kernels.quadratic_panel(centred.data() + f * d * 4, panel, panels.begin[p],
+                                        panels.end[p], lanes + f * 4);
             }
-            double four[4];
-            kernels.quadratic_four(centred.data(), columns.data(), d, padded, four);
-            std::copy_n(four, count, out + i);
+        }
+        for (std::size_t i = 0; i < count; ++i) {
+            const double* l = lanes[i];
+            out[first + i] = ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7]));
         }
     });
 }

@@ -8,10 +8,10 @@
 
 namespace riemem {
 
-constexpr std::size_t kBlockRows = 256;   // rows scored, bounded and skipped together
-constexpr std::size_t kMostLanes = 16;    // queries in one panel, at most
-constexpr std::size_t kMostPairs = 16;    // queries in one int8 pass, at most
-constexpr std::size_t kQuadraticPad = 8;  // columns of the whitening matrix are padded to this
+constexpr std::size_t kBlockRows = 256;        // rows scored, bounded and skipped together
+constexpr std::size_t kMostLanes = 16;         // queries in one panel, at most
+constexpr std::size_t kMostPairs = 64;         // queries in one int8 pass, at most
+constexpr std::size_t kQuadraticColumns = 32;  // columns of the whitening matrix in one panel
 
 // Per-row constants of one block, as float32: cos = cos_scale * dot, rie = rie_scale * dot_w +
 // scale * offset + bias. For float32 rows cos_scale is inv_norm and rie_scale is scale; for int8
@@ -69,9 +69,11 @@ struct FusedTopkKernels {
                      double out[2]);
     // Sum of squares of one row in the canonical order.
     double (*square_norm)(const float* row, std::size_t d);
-    // Four rows at a time, centred and interleaved as (d, 4); whitening (d, padded_rank).
-    void (*quadratic_four)(const double* centred, const double* whitening, std::size_t d,
-                           std::size_t padded_rank, double out[4]);
+    // Four rows, centred and interleaved as (d, 4), against one panel (d, kQuadraticColumns) that
+    // is zero outside its rows [begin, end): the squares of the 32 projections of row i are added
+    // to lanes[i], column c to lane c % 8.
+    void (*quadratic_panel)(const double* centred, const double* panel, std::size_t begin,
+                            std::size_t end, double lanes[4][8]);
 };
 
 const FusedTopkKernels& fused_topk_kernels_scalar();

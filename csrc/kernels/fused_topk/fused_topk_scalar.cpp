@@ -129,24 +129,25 @@ double square_norm(const float* row, std::size_t d) {
     return sum8(lane);
 }
 
-void quadratic_four(const double* centred, const double* whitening, std::size_t d,
-                    std::size_t padded_rank, double out[4]) {
+void quadratic_panel(const double* centred, const double* panel, std::size_t begin, std::size_t end,
+                     double lanes[4][8]) {
     for (std::size_t i = 0; i < 4; ++i) {
-        double lane[8] = {};
-        for (std::size_t j = 0; j < padded_rank; ++j) {
-            double projection = 0.0;
-            for (std::size_t t = 0; t < d; ++t) {
-                projection += centred[t * 4 + i] * whitening[t * padded_rank + j];
+        double projection[kQuadraticColumns] = {};
+        for (std::size_t t = begin; t < end; ++t) {
+            const double x = centred[t * 4 + i];
+            for (std::size_t c = 0; c < kQuadraticColumns; ++c) {
+                projection[c] += x * panel[t * kQuadraticColumns + c];
             }
-            lane[j % 8] += projection * projection;
         }
-        out[i] = sum8(lane);
+        for (std::size_t c = 0; c < kQuadraticColumns; ++c) {
+            lanes[i][c % 8] += projection[c] * projection[c];
+        }
     }
 }
 
 constexpr FusedTopkKernels kKernels = {
     kScalarLanes, roundings, roundings, score_single, score_panel, score_int8,
-    widen,        extremes,  select,    dot_pair,     square_norm, quadratic_four,
+    widen,        extremes,  select,    dot_pair,     square_norm, quadratic_panel,
 };
 
 }  // namespace

@@ -12,10 +12,19 @@ namespace fused {
 namespace {
 
 constexpr std::size_t kChunkBlocks = 16;
+constexpr std::size_t kLeastPairs = 16;   // int8 queries that make keeping their scores worth it
 constexpr std::size_t kExactRows = 64;    // fewer rows than this are simply evaluated
 constexpr std::size_t kPanelQueries = 4;  // fewer float32 queries than this go one by one
 constexpr std::size_t kStoredBytes = std::size_t{4} << 20;  // scores kept rather than made again
-constexpr std::size_t kFirstBlocks = 8;  // best blocks, searched for a threshold before the rest
+constexpr std::size_t kFirstParts = 8;  // best parts, searched for a threshold before the rest
+constexpr std::size_t kPartRows = 64;   // rows with their own extremes, scored again together
+constexpr std::size_t kBlockParts = kBlockRows / kPartRows;
+static_assert(kPartRows == kTileRows64, "a part is one int8 tile");
+
+std::size_t part_count(std::size_t rows) { return (rows + kPartRows - 1) / kPartRows; }
+std::size_t part_size(std::size_t rows, std::size_t part) {
+    return std::min(kPartRows, rows - part * kPartRows);
+}
 
 double norm_of(const std::vector<double>& padded) {
     double part[8] = {};
@@ -87,13 +96,13 @@ class Scan {
 
     // (count or more, 2, kBlockRows) scores of all queries.
     void score(std::size_t block, float* out) const;
-    // (2, kBlockRows) scores of one query.
-    void score_one(std::size_t block, std::size_t lane, float* out) const;
+    // Scores of one query over one part: cos at out, rie at out + kBlockRows.
+    void score_part(std::size_t part, std::size_t lane, float* out) const;
     // Queries that score() writes: count(), rounded up to what the kernel does at once.
     std::size_t width() const { return width_; }
 
  private:
-    const float* float_rows(std::size_t block, std::vector<float>& scratch,
+    const float* float_rows(std::size_t first, std::size_t n, std::vector<float>& scratch,
                             std::ptrdiff_t& stride) const;
 
     const FusedPoints& points_;
@@ -121,7 +130,7 @@ Scan::Scan(const PreparedPoints& prepared, const FusedQueries& queries, const Fu
       panel_(points_.storage != ScanStorage::int8 && end - begin > 1) {
     const std::size_t lanes = kernels_.lanes;
     if (panel_) width_ = lanes;
-    offsets_.assign(kMostLanes, 0.0f);
+    offsets_.assign(std::max(kMostLanes, end - begin), 0.0f);
     if (points_.storage == ScanStorage::int8) {
         int8_ = quantize_queries(queries.q + begin * d_, queries.w + begin * d_, end - begin,
                                  *tables_.rotation);
@@ -165,44 +174,51 @@ Scan::Scan(const PreparedPoints& prepared, const FusedQueries& queries, const Fu
     }
 }
 
-const float* Scan::float_rows(std::size_t block, std::vector<float>& scratch,
+const float* Scan::float_rows(std::size_t first, std::size_t n, std::vector<float>& scratch,
                               std::ptrdiff_t& stride) const {
-    const std::size_t first = block * kBlockRows;
     stride = points_.rows.row_stride;
     if (points_.storage != ScanStorage::bfloat16) return points_.rows.row(first);
-    const std::size_t size = block_size(points_.rows.rows, block) * d_;
-    scratch.resize(size);
-    kernels_.widen(points_.high + first * d_, size, scratch.data());
+    scratch.resize(n * d_);
+    kernels_.widen(points_.high + first * d_, n * d_, scratch.data());
     stride = static_cast<std::ptrdiff_t>(d_);
     return scratch.data();
 }
 
 void Scan::score(std::size_t block, float* out) const {
-    if (!panel_ && points_.storage != ScanStorage::int8) return score_one(block, 0, out);
     const std::size_t n = block_size(points_.rows.rows, block);
+    const std::size_t first = block * kBlockRows;
     const BlockTerms terms = tables_.terms(block);
     if (points_.storage == ScanStorage::int8) {
-        kernels_.score_int8(points_.tiles + block * (kBlockRows / 64) * int8_tile_bytes(d_), n, d_,
+        kernels_.score_int8(points_.tiles + first / kTileRows64 * int8_tile_bytes(d_), n, d_,
                             pairs_.data(), pairs_.size(), terms, out);
         return;
     }
     thread_local std::vector<float> scratch;
     std::ptrdiff_t stride = 0;
-    const float* rows = float_rows(block, scratch, stride);
-    kernels_.score_panel(rows, stride, n, d_, packed_.data(), offsets_.data(), terms, out);
+    const float* rows = float_rows(first, n, scratch, stride);
+    if (panel_) {
+        kernels_.score_panel(rows, stride, n, d_, packed_.data(), offsets_.data(), terms, out);
+    } else {
+        kernels_.score_single(rows, stride, n, d_, single_.data(), single_.data() + padded_,
+                              offsets_[0], terms, out);
+    }
 }
 
-void Scan::score_one(std::size_t block, std::size_t lane, float* out) const {
-    const std::size_t n = block_size(points_.rows.rows, block);
-    const BlockTerms terms = tables_.terms(block);
+void Scan::score_part(std::size_t part, std::size_t lane, float* out) const {
+    const std::size_t n = part_size(points_.rows.rows, part);
+    const std::size_t first = part * kPartRows;
+    const BlockTerms whole = tables_.terms(part / kBlockParts);
+    const std::size_t skip = part % kBlockParts * kPartRows;
+    const BlockTerms terms{whole.cos_scale + skip, whole.rie_scale + skip, whole.scale + skip,
+                           whole.bias + skip};
     if (points_.storage == ScanStorage::int8) {
-        kernels_.score_int8(points_.tiles + block * (kBlockRows / 64) * int8_tile_bytes(d_), n, d_,
+        kernels_.score_int8(points_.tiles + first / kTileRows64 * int8_tile_bytes(d_), n, d_,
                             pairs_.data() + lane, 1, terms, out);
         return;
     }
     thread_local std::vector<float> scratch;
     std::ptrdiff_t stride = 0;
-    const float* rows = float_rows(block, scratch, stride);
+    const float* rows = float_rows(first, n, scratch, stride);
     const float* single = single_.data() + lane * 2 * padded_;
     kernels_.score_single(rows, stride, n, d_, single, single + padded_, offsets_[lane], terms,
                           out);
@@ -215,7 +231,7 @@ class Search {
            std::size_t lane, std::size_t query, const float* stored, std::size_t stored_stride,
            const float* extremes, std::size_t width)
         : points_(prepared.points),
-          blocks_(prepared.tables().blocks),
+          parts_(part_count(points_.rows.rows)),
           options_(options),
           kernels_(fused_topk_kernels(options.isa)),
           scan_(scan),
@@ -225,8 +241,9 @@ class Search {
           extremes_(extremes + lane * 4),
           extremes_stride_(width * 4),
           mask_(query_mask(options, query, points_.rows.rows)) {
-        bounds_.reserve(blocks_.size());
-        for (const BlockScales& block : blocks_) {
+        const std::vector<BlockScales>& blocks = prepared.tables().blocks;
+        bounds_.reserve(blocks.size());
+        for (const BlockScales& block : blocks) {
             bounds_.push_back(error_bounds(block, scan.scales(lane)));
         }
     }
@@ -240,23 +257,23 @@ class Search {
         const float* cos;
         const float* rie;
     };
-    Scores approximate(std::size_t block);
-    float extreme(std::size_t block, std::size_t which) const {
-        return extremes_[block * extremes_stride_ + which];
+    Scores approximate(std::size_t part);
+    float extreme(std::size_t part, std::size_t which) const {
+        return extremes_[part * extremes_stride_ + which];
     }
-    const std::uint8_t* block_mask(std::size_t block) const {
-        return mask_ == nullptr ? nullptr : mask_ + block * kBlockRows;
+    const std::uint8_t* part_mask(std::size_t part) const {
+        return mask_ == nullptr ? nullptr : mask_ + part * kPartRows;
     }
-    bool empty(std::size_t block) const { return extreme(block, 0) > extreme(block, 1); }
+    bool empty(std::size_t part) const { return extreme(part, 0) > extreme(part, 1); }
     Pair exact(std::size_t row);
     double exact_extreme(std::size_t which);
     Normaliser exact_range(std::size_t score);
     Linear linear_of(const Fusion& fusion) const;
-    void collect(std::size_t block, const Linear& linear, Largest& lower,
+    void collect(std::size_t part, const Linear& linear, Largest& lower,
                  std::vector<Candidate>& kept);
 
     const FusedPoints& points_;
-    const std::vector<BlockScales>& blocks_;
+    std::size_t parts_;
     const FusedOptions& options_;
     const FusedTopkKernels& kernels_;
     const Scan& scan_;
@@ -266,22 +283,23 @@ class Search {
     const float* extremes_;
     std::size_t extremes_stride_;
     const std::uint8_t* mask_;
-    std::vector<Bounds> bounds_;
+    std::vector<Bounds> bounds_;  // of each block
     float again_[2 * kBlockRows];
-    std::uint32_t hits_[kBlockRows];
+    std::uint32_t hits_[kPartRows];
     std::vector<double> values_;
     std::vector<float> row_scratch_;
     std::unordered_map<std::int32_t, Dots> twins_;  // of rows that occur more than once
     std::size_t exact_rows_ = 0;
 };
 
-Search::Scores Search::approximate(std::size_t block) {
-    if (stored_ != nullptr) {
-        const float* at = stored_ + block * stored_stride_ + lane_ * 2 * kBlockRows;
-        return {at, at + kBlockRows};
+Search::Scores Search::approximate(std::size_t part) {
+    if (stored_ == nullptr) {
+        scan_.score_part(part, lane_, again_);
+        return {again_, again_ + kBlockRows};
     }
-    scan_.score_one(block, lane_, again_);
-    return {again_, again_ + kBlockRows};
+    const float* at = stored_ + part / kBlockParts * stored_stride_ + lane_ * 2 * kBlockRows +
+                      part % kBlockParts * kPartRows;
+    return {at, at + kBlockRows};
 }
 
 Pair Search::exact(std::size_t row) {
@@ -295,41 +313,40 @@ Pair Search::exact(std::size_t row) {
 }
 
 // which: 0 least cos, 1 greatest cos, 2 least rie, 3 greatest rie. Works on sign * value, so that
-// it always looks for the greatest; best blocks first, best rows first, until no bound can win.
+// it always looks for the greatest; best parts first, best rows first, until no bound can win.
 double Search::exact_extreme(std::size_t which) {
     const double sign = which % 2 == 0 ? -1.0 : 1.0;
     const std::size_t score = which / 2;
-    auto bound = [&](std::size_t block) {
-        return score == 0 ? bounds_[block].cos : bounds_[block].rie;
+    auto bound = [&](std::size_t part) {
+        return score == 0 ? bounds_[part / kBlockParts].cos : bounds_[part / kBlockParts].rie;
     };
     double floor = -kInfinity;
     std::vector<Candidate> order;
-    for (std::size_t block = 0; block < blocks_.size(); ++block) {
-        const double e = bound(block);
-        const double value = sign * static_cast<double>(extreme(block, which));
+    for (std::size_t part = 0; part < parts_; ++part) {
+        const double e = bound(part);
+        const double value = sign * static_cast<double>(extreme(part, which));
         if (e == kInfinity) {
-            order.push_back({kInfinity, block});
-        } else if (!empty(block)) {
+            order.push_back({kInfinity, part});
+        } else if (!empty(part)) {
             floor = std::max(floor, value - e);
-            if (value + e >= floor) order.push_back({value + e, block});
+            if (value + e >= floor) order.push_back({value + e, part});
         }
     }
-    std::sort(order.begin(), order.end(), higher);
     double best = -kInfinity;
     double greatest = -kInfinity;
     std::vector<Candidate> rows;
-    for (const auto& [upper, block] : order) {
-        if (upper < std::max(best, floor)) break;
-        const double e = bound(block);
-        const Scores scores = approximate(block);
+    best_first(order, [&](double upper, std::size_t part) {
+        if (upper < std::max(best, floor)) return false;
+        const double e = bound(part);
+        const Scores scores = approximate(part);
         const float* values = score == 0 ? scores.cos : scores.rie;
-        const std::uint8_t* passes = block_mask(block);
-        const std::size_t n = block_size(points_.rows.rows, block);
+        const std::uint8_t* passes = part_mask(part);
+        const std::size_t n = part_size(points_.rows.rows, part);
         rows.clear();
         if (e == kInfinity) {
             for (std::size_t i = 0; i < n; ++i) {
                 if (passes == nullptr || passes[i] != 0) {
-                    rows.push_back({kInfinity, block * kBlockRows + i});
+                    rows.push_back({kInfinity, part * kPartRows + i});
                 }
             }
         } else {
@@ -338,7 +355,7 @@ double Search::exact_extreme(std::size_t which) {
                                                       static_cast<float>(sign), 0.0f, least, hits_);
             for (std::size_t j = 0; j < found; ++j) {
                 rows.push_back({sign * static_cast<double>(values[hits_[j]]) + e,
-                                block * kBlockRows + hits_[j]});
+                                part * kPartRows + hits_[j]});
             }
         }
         best_first(rows, [&](double most, std::size_t row) {
@@ -350,7 +367,8 @@ double Search::exact_extreme(std::size_t which) {
             best = std::max(best, score == 0 ? value : value - sign * scan_.query(lane_).bias);
             return true;
         });
-    }
+        return true;
+    });
     return sign * greatest;
 }
 
@@ -366,11 +384,11 @@ Linear Search::linear_of(const Fusion& fusion) const {
     if (w > 0.0 && fusion.cos.width > 0.0) linear.a = w / fusion.cos.width;
     if (w < 1.0 && fusion.rie.width > 0.0) linear.b = (1.0 - w) / fusion.rie.width;
     double most_cos = 0.0, most_rie = 0.0;
-    for (std::size_t block = 0; block < blocks_.size(); ++block) {
-        if (bounds_[block].cos == kInfinity || empty(block)) continue;
+    for (std::size_t part = 0; part < parts_; ++part) {
+        if (bounds_[part / kBlockParts].cos == kInfinity || empty(part)) continue;
         for (std::size_t side = 0; side < 2; ++side) {
-            most_cos = std::max(most_cos, std::abs(static_cast<double>(extreme(block, side))));
-            most_rie = std::max(most_rie, std::abs(static_cast<double>(extreme(block, 2 + side))));
+            most_cos = std::max(most_cos, std::abs(static_cast<double>(extreme(part, side))));
+            most_rie = std::max(most_rie, std::abs(static_cast<double>(extreme(part, 2 + side))));
         }
     }
     linear.rounding =
@@ -378,20 +396,20 @@ Linear Search::linear_of(const Fusion& fusion) const {
     return linear;
 }
 
-// Keeps the rows of a block whose upper bound reaches the k-th largest lower bound so far.
-void Search::collect(std::size_t block, const Linear& linear, Largest& lower,
+// Keeps the rows of a part whose upper bound reaches the k-th largest lower bound so far.
+void Search::collect(std::size_t part, const Linear& linear, Largest& lower,
                      std::vector<Candidate>& kept) {
-    const double bound = linear.bound(bounds_[block]);
-    const std::size_t n = block_size(points_.rows.rows, block);
-    const std::uint8_t* passes = block_mask(block);
-    const std::size_t first = block * kBlockRows;
+    const double bound = linear.bound(bounds_[part / kBlockParts]);
+    const std::size_t n = part_size(points_.rows.rows, part);
+    const std::uint8_t* passes = part_mask(part);
+    const std::size_t first = part * kPartRows;
     if (bound == kInfinity) {
         for (std::size_t i = 0; i < n; ++i) {
             if (passes == nullptr || passes[i] != 0) kept.push_back({kInfinity, first + i});
         }
         return;
     }
-    const Scores scores = approximate(block);
+    const Scores scores = approximate(part);
     const auto value_of = [&](std::size_t i) {
         return linear.value(static_cast<double>(scores.cos[i]), static_cast<double>(scores.rie[i]));
     };
@@ -402,7 +420,7 @@ void Search::collect(std::size_t block, const Linear& linear, Largest& lower,
     };
     std::size_t found = select();
     if (lower.threshold() ==
-        -kInfinity) {  // fewer than k rows so far: this block's own best come first
+        -kInfinity) {  // fewer than k rows so far: this part's own best come first
         values_.clear();
         for (std::size_t j = 0; j < found; ++j) values_.push_back(value_of(hits_[j]));
         const std::size_t best = std::min(lower.size(), found);
@@ -441,24 +459,24 @@ bool Search::run(std::size_t k, std::vector<Scored>& found) {
     }
 
     std::vector<Candidate> order;
-    for (std::size_t block = 0; block < blocks_.size(); ++block) {
-        const double bound = linear.bound(bounds_[block]);
+    for (std::size_t part = 0; part < parts_; ++part) {
+        const double bound = linear.bound(bounds_[part / kBlockParts]);
         if (bound == kInfinity) {
-            order.push_back({kInfinity, block});
-        } else if (!empty(block)) {
-            order.push_back({linear.value(static_cast<double>(extreme(block, 1)),
-                                          static_cast<double>(extreme(block, 3))) +
+            order.push_back({kInfinity, part});
+        } else if (!empty(part)) {
+            order.push_back({linear.value(static_cast<double>(extreme(part, 1)),
+                                          static_cast<double>(extreme(part, 3))) +
                                  bound,
-                             block});
+                             part});
         }
     }
-    const std::size_t best = std::min(kFirstBlocks, order.size());
+    const std::size_t best = std::min(kFirstParts, order.size());
     std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(best), order.end(),
                       higher);
     Largest lower(k);
     std::vector<Candidate> kept;
-    for (const auto& [upper, block] : order) {
-        if (upper >= lower.threshold()) collect(block, linear, lower, kept);
+    for (const auto& [upper, part] : order) {
+        if (upper >= lower.threshold()) collect(part, linear, lower, kept);
     }
 
     Largest exactly(k);
@@ -475,8 +493,13 @@ bool Search::run(std::size_t k, std::vector<Scored>& found) {
 }  // namespace
 
 std::size_t queries_together(const PreparedPoints& points, const FusedOptions& options) {
-    if (points.points.storage == ScanStorage::int8) return kMostPairs;
-    return fused_topk_kernels(options.isa).lanes;
+    const std::size_t lanes = fused_topk_kernels(options.isa).lanes;
+    if (points.points.storage != ScanStorage::int8) return lanes;
+    // As many as share one reading of the tiles, but no more than can keep their scores.
+    const std::size_t scores =
+        block_count(points.points.rows.rows) * 2 * kBlockRows * sizeof(float);
+    const std::size_t kept = kStoredBytes / scores;
+    return kept < kLeastPairs ? kMostPairs : std::min(kept, kMostPairs);
 }
 
 std::size_t search_together(const PreparedPoints& points, const FusedQueries& queries,
@@ -490,31 +513,36 @@ std::size_t search_together(const PreparedPoints& points, const FusedQueries& qu
     const std::size_t tile = scan.width() * 2 * kBlockRows;
     const bool keep = blocks * tile * sizeof(float) <= kStoredBytes;
     const std::unique_ptr<float[]> stored(keep ? new float[blocks * tile] : nullptr);
-    const std::unique_ptr<float[]> extremes(new float[blocks * count * 4]);
+    const std::unique_ptr<float[]> extremes(new float[part_count(n) * count * 4]);
+    const auto score_block = [&](std::size_t block, float* out) {
+        const std::size_t first_part = block * kBlockParts;
+        const std::size_t last_part = std::min(first_part + kBlockParts, part_count(n));
+        const auto mask_of = [&](std::size_t lane) { return query_mask(options, begin + lane, n); };
+        bool any = false;
+        for (std::size_t lane = 0; lane < count && !any; ++lane) {
+            const std::uint8_t* mask = mask_of(lane);
+            any = rows_pass(mask == nullptr ? nullptr : mask + block * kBlockRows,
+                            block_size(n, block));
+            if (!options.mask_per_query) break;
+        }
+        if (any) scan.score(block, out);
+        for (std::size_t part = first_part; part < last_part; ++part) {
+            for (std::size_t lane = 0; lane < count; ++lane) {
+                const std::uint8_t* mask = mask_of(lane);
+                const float* cos = out + lane * 2 * kBlockRows + (part - first_part) * kPartRows;
+                // Without a row that passes, the least is above the greatest: an empty part.
+                kernels.extremes(
+                    cos, cos + kBlockRows, mask == nullptr ? nullptr : mask + part * kPartRows,
+                    any ? part_size(n, part) : 0, extremes.get() + (part * count + lane) * 4);
+            }
+        }
+    };
     const std::size_t threads = threads_for(points.points);
     parallel_for((blocks + kChunkBlocks - 1) / kChunkBlocks, threads, [&](std::size_t chunk) {
         const std::unique_ptr<float[]> passing(keep ? nullptr : new float[tile]);
         const std::size_t last = std::min(blocks, (chunk + 1) * kChunkBlocks);
         for (std::size_t block = chunk * kChunkBlocks; block < last; ++block) {
-            float* out = keep ? stored.get() + block * tile : passing.get();
-            const std::size_t size = block_size(n, block);
-            const auto mask_of = [&](std::size_t lane) {
-                const std::uint8_t* mask = query_mask(options, begin + lane, n);
-                return mask == nullptr ? nullptr : mask + block * kBlockRows;
-            };
-            float* block_extremes = extremes.get() + block * count * 4;
-            bool any = false;
-            for (std::size_t lane = 0; lane < count && !any; ++lane) {
-                any = rows_pass(mask_of(lane), size);
-                if (!options.mask_per_query) break;
-            }
-            if (any) scan.score(block, out);
-            for (std::size_t lane = 0; lane < count; ++lane) {
-                const float* cos = out + lane * 2 * kBlockRows;
-                // Without a row that passes, the least is above the greatest: an empty block.
-                kernels.extremes(cos, cos + kBlockRows, mask_of(lane), any ? size : 0,
-                                 block_extremes + lane * 4);
-            }
+            score_block(block, keep ? stored.get() + block * tile : passing.get());
         }
     });
     std::vector<std::size_t> exact_rows(count, 0);

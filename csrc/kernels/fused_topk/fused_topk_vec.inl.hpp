@@ -193,19 +193,10 @@ void extremes(const float* cos, const float* rie, const std::uint8_t* mask, std:
             high_r = vmax(r, high_r);
         }
     }
-    float lane[4][kLanes];
-    store(lane[0], low_c);
-    store(lane[1], high_c);
-    store(lane[2], low_r);
-    store(lane[3], high_r);
-    out[0] = out[2] = infinity;
-    out[1] = out[3] = -infinity;
-    for (std::size_t l = 0; l < kLanes; ++l) {
-        if (lane[0][l] < out[0]) out[0] = lane[0][l];
-        if (lane[1][l] > out[1]) out[1] = lane[1][l];
-        if (lane[2][l] < out[2]) out[2] = lane[2][l];
-        if (lane[3][l] > out[3]) out[3] = lane[3][l];
-    }
+    out[0] = min_lanes(low_c);
+    out[1] = max_lanes(high_c);
+    out[2] = min_lanes(low_r);
+    out[3] = max_lanes(high_r);
     for (; i < n; ++i) {
         if (mask != nullptr && mask[i] == 0) continue;
         if (cos[i] < out[0]) out[0] = cos[i];
@@ -274,39 +265,30 @@ double square_norm(const float* row, std::size_t d) {
     return sum8(acc);
 }
 
-template <std::size_t C>
-RIEMEM_INLINE void quadratic_columns(const double* centred, const double* whitening, std::size_t d,
-                                     std::size_t padded_rank, Vec8d total[4]) {
-    Vec8d acc[4][C] = {};
-    for (std::size_t t = 0; t < d; ++t) {
-        Vec8d column[C];
-        for (std::size_t c = 0; c < C; ++c) column[c] = load8(whitening + t * padded_rank + 8 * c);
+void quadratic_panel(const double* centred, const double* panel, std::size_t begin, std::size_t end,
+                     double lanes[4][8]) {
+    constexpr std::size_t kC = kQuadraticColumns / 8;
+    Vec8d acc[4][kC] = {};
+    for (std::size_t t = begin; t < end; ++t) {
+        Vec8d column[kC];
+        for (std::size_t c = 0; c < kC; ++c) {
+            column[c] = load8(panel + t * kQuadraticColumns + 8 * c);
+        }
         for (std::size_t i = 0; i < 4; ++i) {
             const double x = centred[t * 4 + i];
-            for (std::size_t c = 0; c < C; ++c) acc[i][c] += x * column[c];
+            for (std::size_t c = 0; c < kC; ++c) acc[i][c] += x * column[c];
         }
     }
     for (std::size_t i = 0; i < 4; ++i) {
-        for (std::size_t c = 0; c < C; ++c) total[i] += acc[i][c] * acc[i][c];
+        Vec8d total = load8(lanes[i]);
+        for (std::size_t c = 0; c < kC; ++c) total += acc[i][c] * acc[i][c];
+        store8(lanes[i], total);
     }
-}
-
-void quadratic_four(const double* centred, const double* whitening, std::size_t d,
-                    std::size_t padded_rank, double out[4]) {
-    Vec8d total[4] = {};
-    std::size_t j = 0;
-    for (; j + 32 <= padded_rank; j += 32) {
-        quadratic_columns<4>(centred, whitening + j, d, padded_rank, total);
-    }
-    for (; j < padded_rank; j += 8) {
-        quadratic_columns<1>(centred, whitening + j, d, padded_rank, total);
-    }
-    for (std::size_t i = 0; i < 4; ++i) out[i] = sum8(total[i]);
 }
 
 constexpr FusedTopkKernels kKernels = {
     kLanes, single_roundings, panel_roundings, score_single, score_panel, score_int8,
-    widen,  extremes,         select,          dot_pair,     square_norm, quadratic_four,
+    widen,  extremes,         select,          dot_pair,     square_norm, quadratic_panel,
 };
 
 }  // namespace

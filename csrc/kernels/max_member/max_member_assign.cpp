@@ -14,6 +14,7 @@ constexpr std::size_t kLeastPruned = 512;    // below this many rows, looking fo
 constexpr std::size_t kSerialRows = 2048;    // below this many rows one thread is faster
 constexpr double kDenseShare = 0.5;          // above this share of rows all of them are scored
 constexpr std::size_t kMostCodeDim = 60000;  // int32 sums of 255 * 127 cannot overflow
+constexpr std::size_t kLongestPause = 15;    // panels
 constexpr double kReachSlack = 2e-6;         // float32 evaluation of the reach test
 constexpr double kCodeSlack = 2e-6;          // float32 evaluation of the int8 bounds
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
@@ -163,7 +164,7 @@ class Panel {
     // Fills members_ and member_lower_: all old members that may be the best of a chunk.
     void collect_members() {
         if (old_rows_ == 0) return;
-        if (old_rows_ < kLeastPruned || !collect_pruned()) {
+        if (!try_pruning()) {
             if (use_codes_ && width_ > 1) {
                 collect_from_codes();
             } else {
@@ -270,6 +271,19 @@ class Panel {
             const double upper = static_cast<double>(tile_[i * lanes_ + p]) + error[p];
             if (upper >= member_lower_[p]) members_[p].push_back({i, upper});
         });
+    }
+
+    // Where pruning has just failed it will fail again: the next panels do without the attempt.
+    bool try_pruning() {
+        if (old_rows_ < kLeastPruned) return false;
+        if (rest_ > 0) {
+            --rest_;
+            return false;
+        }
+        const bool pruned = collect_pruned();
+        pause_ = pruned ? 0 : std::min<std::size_t>(2 * pause_ + 1, kLongestPause);
+        rest_ = pause_;
+        return pruned;
     }
 
     // First the members of each chunk's nearest atom, which give a lower bound; then the atoms
@@ -497,6 +511,7 @@ class Panel {
 
     const float* chunks_ = nullptr;
     std::size_t width_ = 0, old_atoms_ = 0, old_rows_ = 0;
+    std::size_t pause_ = 0, rest_ = 0;  // see try_pruning()
     bool strangers_ = false;
     bool coarse_ = false;  // members_ carries int8 bounds
 
