@@ -32,7 +32,7 @@ from riemem.evaluation.retrieval import embed_benchmark
 from riemem.retrieval.fusion import Ranking, rankings
 from scipy.optimize import minimize
 
-ADDED = ("names", "temporal", "time_words", "substance", "questions")
+ADDED = ("names", "temporal", "time_words", "substance")
 KERNEL = (-1, 1, -2, 2, -3)
 NAMES = ("dense", "lexical", *(f"kernel {d:+d}" for d in KERNEL), *ADDED)
 RIDGE = 1e-3
@@ -59,7 +59,7 @@ def features(memory, conversation: Conversation) -> np.ndarray:
 
 
 def spread(weights: np.ndarray) -> np.ndarray:
-    """The weight of every feature from the 12 parameters."""
+    """The weight of every feature from the parameters."""
     main, kernel, added = weights[:2], weights[2 : 2 + len(KERNEL)], weights[2 + len(KERNEL) :]
     return np.concatenate([main, main[0] * kernel, main[1] * kernel, added])
 
@@ -132,11 +132,13 @@ def main() -> None:
         folds.append(weights)
         questions = conversation.answerable
         ranked = rank_all(memory, [q.text for q in questions], {"x": as_ranking(weights)})["x"]
-        own = [question_metrics(gold_ranks(r, q.gold)) for r, q in zip(ranked, questions)]
+        own = [
+            question_metrics(gold_ranks(r, q.gold)) for r, q in zip(ranked, questions, strict=True)
+        ]
         tokens = turn_tokens(conversation, count)
         within = [
             [evidence_inside(r, q.gold, tokens, b) for b in BUDGETS]
-            for r, q in zip(ranked, questions)
+            for r, q in zip(ranked, questions, strict=True)
         ]
         values += own
         inside += within

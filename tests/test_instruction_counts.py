@@ -1,4 +1,4 @@
-"""Instructions of three fixed searches against stored counts: a regression that no clock can hide."""
+"""Instructions of three fixed searches against stored counts: a regression no clock can hide."""
 
 from __future__ import annotations
 

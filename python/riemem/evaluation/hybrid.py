@@ -137,10 +137,9 @@ def rank_all(
             if key not in known:
                 known[key] = channel.gather(query, ranking)
             gathered = known[key]
-            view = gathered.view
-            joined = HybridChannel.join(query, ranking, gathered, view.alive)
-            rows = top(joined.scores, view.ids, view.alive, len(view))
-            found[name].append((view.ids[rows] - 1).tolist())
+            joined = HybridChannel.join(query, ranking, gathered)
+            ids = gathered.view.ids[joined.rows]
+            found[name].append((ids[top(joined.scores, ids, ids.size)] - 1).tolist())
     return found
 
 

@@ -32,6 +32,8 @@ class Report:
         The same rows on the audited questions; empty without an audit.
     notes : list of str
         What was done otherwise than asked, and why.
+    counter : str
+        Whose tokens the budgets of ``evidence`` are counted in; turns by rank, without headers.
     """
 
     data: dict[str, Any]
@@ -41,6 +43,7 @@ class Report:
     audit: dict[str, Any] | None = None
     audit_rows: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    counter: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain JSON types."""
@@ -52,6 +55,7 @@ class Report:
             "audit": self.audit,
             "audit_rows": self.audit_rows,
             "notes": self.notes,
+            "counter": self.counter,
         }
 
     def to_text(self) -> str:
@@ -63,6 +67,7 @@ class Report:
             f"{data['conversations']} conversations, {data['turns']} turns",
             f"rendering  {self.rendering}",
             f"embedder   {self.embedder}",
+            f"tokens     {self.counter}, of turns without headers",
             "",
             *_tables(self.rows),
         ]

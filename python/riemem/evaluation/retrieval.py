@@ -79,7 +79,7 @@ def run_locomo(
     progress : callable, optional
         Called as ``progress(done, total)`` with texts embedded; returning False cancels.
     presets : sequence of names or mapping, optional
-        Which presets to measure; all of :data:`riemem.presets` by default.
+        Which presets to measure; by default all of :data:`riemem.presets`, and the search.
     cache : path, optional
         A folder where vectors are kept between runs, under a hash of embedder and texts.
 
@@ -111,17 +111,17 @@ def run_locomo(
         _rank(conversation, texts[2 * i], vectors[2 * i], vectors[2 * i + 1], chosen, notes)
         for i, conversation in enumerate(benchmark.conversations)
     ]
-    known = {
-        text: row
-        for group, rows in zip(texts, vectors, strict=True)
-        for text, row in zip(group, rows, strict=True)
-    }
-    for conversation, ranking in zip(benchmark.conversations, rankings, strict=True):
-        with remember(conversation, KnownVectors(model, known), rendering) as memory:
-            ranking |= rank_all(memory, [q.text for q in conversation.questions], variants())
+    if presets is None:
+        known = {
+            text: row
+            for group, rows in zip(texts, vectors, strict=True)
+            for text, row in zip(group, rows, strict=True)
+        }
+        for conversation, ranking in zip(benchmark.conversations, rankings, strict=True):
+            with remember(conversation, KnownVectors(model, known), rendering) as memory:
+                ranking |= rank_all(memory, [q.text for q in conversation.questions], variants())
     count, counter = models.token_counter()
     tokens = [turn_tokens(conversation, count) for conversation in benchmark.conversations]
-    notes.append(f"evidence inside a budget: turns by rank, tokens of {counter}, no headers")
     return Report(
         data={
             "file": benchmark.file,
@@ -136,6 +136,7 @@ def run_locomo(
         audit=None if changes is None else dict(vars(changes)),
         audit_rows=[] if audited is None else _rows(audited, benchmark, rankings, tokens),
         notes=notes,
+        counter=counter,
     )
 
 

@@ -55,7 +55,7 @@ class CorpusView:
     days : (n,) int32 ndarray
         Proleptic ordinals of the days on which things were said (UTC).
     substance : (n,) float64 ndarray
-        ``L / (L + 80)``, L = characters of text and caption.
+        ``L / (L + 20)``, L = characters of text and caption.
     questions : (n,) float64 ndarray
         1 where the text ends with a question mark.
     before, after : tuples of (n,) int32 ndarrays
@@ -219,7 +219,7 @@ class Corpus:
         n = len(rows)
         speakers, sessions = self._speaker_numbers, self._session_numbers
         sizes = np.array([len(t.text) + len(t.caption or "") for t in turns], np.float64)
-        asks = [t.text.rstrip().endswith(("?", "？", "؟")) for t in turns]
+        asks = [t.text.rstrip().endswith(("?", "\uff1f", "\u061f")) for t in turns]
 
         def join(old: Any, values: Any) -> Any:
             return np.concatenate([old, np.asarray(values, dtype=old.dtype)])
@@ -230,7 +230,7 @@ class Corpus:
         self._speakers = join(self._speakers, [_number(speakers, row[2]) for row in rows])
         self._sessions = join(self._sessions, [_number(sessions, row[3]) for row in rows])
         self._days = join(self._days, [t.said.toordinal() for t in turns])
-        self._substance = join(self._substance, sizes / (sizes + 80.0))
+        self._substance = join(self._substance, sizes / (sizes + 20.0))
         self._questions = join(self._questions, asks)
         self._postings.add([words_of(turn) for turn in turns])
 

@@ -32,9 +32,8 @@ _MONTHS |= {name.lower(): i for i, name in enumerate(calendar.month_abbr) if nam
 _MONTHS["sept"] = 9
 _DAYS = {name.lower(): i for i, name in enumerate(calendar.day_name)}
 _SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
-_NUMBERS = {
-    word: i for i, word in enumerate("one two three four five six seven eight nine ten".split(), 1)
-}
+_DIGITS = "one two three four five six seven eight nine ten"
+_NUMBERS = {word: i for i, word in enumerate(_DIGITS.split(), 1)}
 _NUMBERS |= {"a": 1, "an": 1, "a couple of": 2, "couple of": 2, "a few": 3, "few": 3, "several": 4}
 
 _MONTH = "|".join(sorted(_MONTHS, key=len, reverse=True))
@@ -49,6 +48,7 @@ _ABSOLUTE = re.compile(
     rf"|\b(?P<m2>{_MONTH})\b\.? (?P<d2>\d{{1,2}})(?:st|nd|rd|th)?\b(?!:)(?:,? (?P<y2>\d{{4}})\b)?"
     rf"|\b(?P<m3>{_MONTH})\b\.?(?: of)?,? (?P<y3>\d{{4}})\b"
     rf"|\b(?:in|of|since|during|until|by|from|early|late|mid|through) (?P<m4>{_MONTH})\b"
+    r"(?!\.? \d{1,2}(?:st|nd|rd|th)?\b(?!:))(?:,? (?P<y4>\d{4})\b)?"
     rf"|\b(?P<s5>{_SEASON})(?: of)?,? (?P<y5>\d{{4}})\b"
     r"|\b(?P<y6>(?:19|20)\d\d)\b(?!-)",
     re.IGNORECASE,
@@ -191,7 +191,7 @@ def _absolute(
             return  # words, unless written as a name
         month = _MONTHS[name.lower()]
         number = match["d1"] or match["d2"]
-        year_text = match["y1"] or match["y2"] or match["y3"]
+        year_text = match["y1"] or match["y2"] or match["y3"] or match["y4"]
         if year_text:
             which = range(int(year_text), int(year_text) + 1)
         elif years is not None:

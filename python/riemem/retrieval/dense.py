@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,9 @@ Rows = npt.NDArray[np.float32]
 # and so have the scores. Above it the index is changed in place, equal to rounding.
 _REBUILT_ROWS = 8192
 
+#: Above so many vectors a search of all channels looks at the best of them only.
+MANY = 16_384
+
 
 @dataclass(frozen=True)
 class VectorScores:
@@ -34,6 +38,8 @@ class VectorScores:
     scoring: str
     uncentred: bool  # plain cosines instead of whitened ones
     notes: tuple[str, ...]
+    rows: Ids | None  # positions in `keys` of those scored; None: all
+    more: Callable[[Ids], npt.NDArray[np.float64]]  # scores of other positions
 
 
 class DenseChannel:
@@ -106,14 +112,28 @@ class DenseChannel:
         label = f"{self.preset.name}: {self.preset.form}" if scoring == "fused" else scoring
         return ChannelHits(pairs, scoring=label, notes=embedded.notes, details=details)
 
-    def scores(self, query: str, *, cosine: bool = False) -> VectorScores | None:
-        """Score every vector, or return None when there are none.
+    def scores(
+        self,
+        query: str,
+        *,
+        cosine: bool = False,
+        allowed: Ids | None = None,
+        few: int = MANY,
+        best: int = 256,
+    ) -> VectorScores | None:
+        """Score every vector, or of many the best, or return None when there are none.
 
         Parameters
         ----------
         query : str
         cosine : bool
             The plain cosine instead of the preset's score.
+        allowed : int64 ndarray, optional
+            Memory ids; of many vectors only theirs are ranked.
+        few : int
+            Up to so many vectors all are scored.
+        best : int
+            Of more, so many of the best are.
 
         Raises
         ------
@@ -125,13 +145,17 @@ class DenseChannel:
         if len(index) == 0:
             return None
         embedded = self._embedder.embed_query(query)
-        keys, values = index.scores(embedded.vector, cosine_weight=1.0 if cosine else None)
-        plain = cosine or len(index) < index.min_samples
-        if plain and not cosine:
-            label = f"cosine: {len(index)} samples < min_samples {index.min_samples}"
+        asked = index.ask(embedded.vector, cosine_weight=1.0 if cosine else None)
+        if asked.ids.size <= few:
+            rows, values = None, asked.all()
         else:
-            label = "cosine" if cosine else f"whitened {self.preset.form}"
-        return VectorScores(keys, values, label, plain and not cosine, embedded.notes)
+            mask = None if allowed is None else np.isin(asked.ids // MAX_CHUNKS, allowed)
+            rows, values = asked.best(best, mask)
+        plain = not cosine and len(index) < index.min_samples
+        label = "cosine" if cosine else f"whitened {self.preset.form}"
+        if plain:
+            label = f"cosine: {len(index)} samples < min_samples {index.min_samples}"
+        return VectorScores(asked.ids, values, label, plain, embedded.notes, rows, asked.some)
 
     def cosines(self, query: str, memory_ids: list[int]) -> dict[int, dict[str, float]]:
         """The plain cosine of the best vector of each memory, and the number of that vector."""
@@ -201,7 +225,9 @@ class DenseChannel:
         if not stale and not added:
             return
         take = np.isin(news.memory_ids, _array(added))
-        keys, rows = _keys(news.memory_ids)[take], news.vectors[take]
+        keys, rows = _keys(news.memory_ids), news.vectors
+        if not take.all():  # at the first load it is all of them, and worth not copying
+            keys, rows = keys[take], rows[take]
         old = self._index.ids
         gone = np.isin(old // MAX_CHUNKS, _array(stale))
         if self._raw is not None and old.size + keys.size <= _REBUILT_ROWS:
@@ -232,6 +258,7 @@ class DenseChannel:
             cosine_weight=preset.cosine_weight,
             form=preset.form,
             norm=preset.norm,
+            storage="float32+int8",  # a scan of the small copy, certified by the exact rows
         )
 
 

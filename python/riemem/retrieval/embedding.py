@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -110,16 +110,18 @@ class TurnEmbedder:
             The embedder returned something that cannot be stored.
         """
         embedder, dim = self._get(), self.identity().dim
+        split, render = getattr(embedder, "windows", None), self.render
         blobs: list[list[bytes]] = []
         for start in range(0, len(turns), _BATCH):
             if progress is not None and progress(start, len(turns)) is False:
                 return None
-            chunks = [self._windows(self.render(turn)) for turn in turns[start : start + _BATCH]]
+            chunks = [_windows(split, render(turn)) for turn in turns[start : start + _BATCH]]
             flat = [window for windows in chunks for window in windows]
             rows = encode(check_rows(embedder.embed(flat), len(flat), dim, "embedder"))
+            end = 0
             for windows in chunks:
-                blobs.append(rows[: len(windows)])
-                rows = rows[len(windows) :]
+                first, end = end, end + len(windows)
+                blobs.append(rows[first:end])
         if progress is not None and turns and progress(len(turns), len(turns)) is False:
             return None
         return blobs
@@ -127,7 +129,7 @@ class TurnEmbedder:
     def embed_query(self, query: str) -> Embedded:
         """Return a query's vector; of a query longer than the window the beginning counts."""
         embedder, dim = self._get(), self.identity().dim
-        windows = self._windows(query)
+        windows = _windows(getattr(embedder, "windows", None), query)
         rows = check_rows(embedder.embed(windows[:1]), 1, dim, "embedder")
         notes: tuple[str, ...] = ()
         if len(windows) > 1:
@@ -136,15 +138,6 @@ class TurnEmbedder:
                 f"{len(windows[0])} of {len(query)} characters were used",
             )
         return Embedded(rows[0], notes)
-
-    def _windows(self, text: str) -> list[str]:
-        split = getattr(self._get(), "windows", None)
-        windows = [text] if split is None else list(split(text)) or [text]
-        if len(windows) > MAX_CHUNKS:
-            raise TextError(
-                f"text: expected at most {MAX_CHUNKS} windows of the embedder, got {len(windows)}"
-            )
-        return windows
 
     def _get(self) -> Embedder:
         with self._lock:
@@ -174,6 +167,15 @@ def unit(row: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
     wide = row.astype(np.float64)
     result: npt.NDArray[np.float64] = wide / np.sqrt(wide @ wide)
     return result
+
+
+def _windows(split: Callable[[str], Iterable[str]] | None, text: str) -> list[str]:
+    windows = [text] if split is None else list(split(text)) or [text]
+    if len(windows) > MAX_CHUNKS:
+        raise TextError(
+            f"text: expected at most {MAX_CHUNKS} windows of the embedder, got {len(windows)}"
+        )
+    return windows
 
 
 def _has(spec: object, name: str) -> bool:

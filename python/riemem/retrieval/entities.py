@@ -20,16 +20,15 @@ HOPS = 3
 _WIDTH = 64
 _MOST_PER_TEXT = 64
 
-_QUOTED = re.compile(r'["“]([^"“”]{2,60})["”]')
-_CAPITALISED = re.compile(r"\b[^\W\d_][\w&'’-]*")
-_OPENERS = STOP_WORDS | frozenset(
-    """
+_QUOTED = re.compile(r'["\u201c]([^"\u201c\u201d]{2,60})["\u201d]')
+_CAPITALISED = re.compile(r"\b[^\W\d_][\w&'\u2019-]*")
+_OPENING = """
     hey hi hello thanks thank yeah yes yep no not wow oh ok okay well sure great good nice cool
     awesome amazing congrats sorry glad just let lets got get it's that's i'm i've i'll i'd there's
     here here's also now today tonight tomorrow yesterday last next maybe please really totally
     absolutely definitely see take keep look been sounds love like one two
-    """.split()
-)
+"""
+_OPENERS = STOP_WORDS | frozenset(_OPENING.split())
 
 
 def entities_of(text: str, speaker: str | None = None) -> tuple[str, ...]:
@@ -54,7 +53,7 @@ def entities_of(text: str, speaker: str | None = None) -> tuple[str, ...]:
     end = -1
     for match in _CAPITALISED.finditer(text[:20_000]):
         word = match[0]
-        plain = re.sub(r"['’]s$", "", word)
+        plain = re.sub(r"['\u2019]s$", "", word)
         named = word[0].isupper() and plain.casefold() not in _OPENERS
         if named and run and text[end : match.start()] == " ":
             run.append(plain)
@@ -92,7 +91,8 @@ class EntityGraph:
 
     def named_in(self, query: str) -> list[int]:
         """The known entities that a query names, also in lower case, ascending."""
-        words = re.findall(r"[\w&'’-]+", re.sub(r"['’]s\b", "", query[:20_000]).casefold())[:512]
+        plain = re.sub(r"['\u2019]s\b", "", query[:20_000]).casefold()
+        words = re.findall(r"[\w&'\u2019-]+", plain)[:512]
         found = set()
         for i in range(len(words)):
             for length in range(1, 6):

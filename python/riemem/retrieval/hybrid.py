@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import sys
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
@@ -15,7 +16,8 @@ from riemem.errors import BackendUnavailableError
 from riemem.retrieval.bridges import bridge_scores
 from riemem.retrieval.channel import ChannelHits, Ids
 from riemem.retrieval.corpus import Corpus, CorpusView, Floats, Mask
-from riemem.retrieval.dense import DenseChannel
+from riemem.retrieval.dates import require_calendar
+from riemem.retrieval.dense import MANY, DenseChannel, VectorScores
 from riemem.retrieval.embedding import MAX_CHUNKS, TurnEmbedder
 from riemem.retrieval.entities import entity_scores
 from riemem.retrieval.fusion import Fused, Ranking, as_ranking, fuse
@@ -25,6 +27,13 @@ from riemem.retrieval.query_type import query_kind
 from riemem.retrieval.scenes import scene_gains
 from riemem.retrieval.temporal import temporal_scores, time_word_scores
 from riemem.store import Store
+
+#: Of many memories: how many of each channel are looked at, and of how many of those the
+#: neighbours.
+_ALONE = 512
+_OPENED = 64
+#: Where more are asked for, all are scored.
+_MOST_OF_MANY = 1000
 
 __all__ = ["Gathered", "HybridChannel"]
 
@@ -36,6 +45,8 @@ class Gathered:
     Attributes
     ----------
     view : CorpusView
+    passes : (n,) bool ndarray
+        The rows that may be returned.
     channels : mapping of str to (n,) float64 ndarray
         Those that ran.
     notes : tuple of str
@@ -44,13 +55,18 @@ class Gathered:
         Kind of the question.
     scoring : str
         How the dense score was made.
+    rows : (m,) int64 ndarray or None
+        Where there are many memories: the rows that can be among the best. Only they and their
+        neighbours are sure to have a dense score.
     """
 
     view: CorpusView
+    passes: Mask
     channels: Mapping[str, Floats]
     notes: tuple[str, ...]
     kind: str
     scoring: str
+    rows: Ids | None = None
 
 
 class HybridChannel:
@@ -107,29 +123,35 @@ class HybridChannel:
         EmbedderMismatchError, ModelNotFoundError, ModelCorruptError
         """
         rule = as_ranking(ranking)
-        gathered = self.gather(query, rule, at=at)
-        view = gathered.view
-        passes = view.alive
-        if allowed is not None:
-            passes = passes & np.isin(view.ids, allowed)
+        gathered = self.gather(query, rule, at=at, allowed=allowed, k=k)
+        passes = gathered.passes
         if k <= 0 or not passes.any():
             return ChannelHits(scoring="no memories", notes=gathered.notes)
-        joined = self.join(query, rule, gathered, passes)
-        best = top(joined.scores, view.ids, passes, k)
+        joined = self.join(query, rule, gathered)
+        ids = gathered.view.ids[joined.rows]
+        best = top(joined.scores, ids, k)
         details = {
-            int(view.ids[row]): {name: float(share[row]) for name, share in joined.shares.items()}
-            for row in best.tolist()
+            int(ids[i]): {name: float(share[i]) for name, share in joined.shares.items()}
+            for i in best.tolist()
         }
         if explain:
-            self._explain(query, gathered, best, details)
+            self._explain(query, gathered, joined.rows[best], details)
         return ChannelHits(
-            ((int(view.ids[row]), float(joined.scores[row])) for row in best.tolist()),
+            ((int(ids[i]), float(joined.scores[i])) for i in best.tolist()),
             scoring=f"{rule.name}: {gathered.scoring}",
             notes=gathered.notes,
             details=details,
         )
 
-    def gather(self, query: str, ranking: Ranking, at: date | None = None) -> Gathered:
+    def gather(
+        self,
+        query: str,
+        ranking: Ranking,
+        *,
+        at: date | None = None,
+        allowed: Ids | None = None,
+        k: int = 10,
+    ) -> Gathered:
         """Ask every channel that the ranking has a weight for."""
         wanted = ranking.weights
         channels: dict[str, Floats] = {}
@@ -138,11 +160,21 @@ class HybridChannel:
         # The vectors first: a memory that is added in between has words before it has a vector,
         # which costs it its place, and never a vector without a text.
         found = None
+        few = MANY if k <= _MOST_OF_MANY else sys.maxsize
         if "dense" in wanted:
-            found = self.dense.scores(query, cosine=ranking.dense == "cosine")
+            found = self.dense.scores(
+                query,
+                cosine=ranking.dense == "cosine",
+                allowed=allowed,
+                few=few,
+                best=max(2 * k, 256),
+            )
         view = self._corpus.follow()
+        passes = view.alive
+        if allowed is not None:
+            passes = passes & np.isin(view.ids, allowed)
         if found is not None:
-            channels["dense"] = self._aligned(found.keys, found.scores, view)
+            channels["dense"] = self._aligned(found, view)
             if found.uncentred:
                 # Plain cosines of sentences are mostly above 0. Less their mean, a memory without
                 # neighbours loses nothing by it.
@@ -175,25 +207,66 @@ class HybridChannel:
             channels["substance"] = view.substance
         if "questions" in wanted:
             channels["questions"] = view.questions
-        return Gathered(view, channels, tuple(notes), query_kind(query), scoring)
+        kind = query_kind(query)
+        rows = None
+        if found is not None and found.rows is not None and ranking.method == "sum":
+            own, _ = self._rows_of(found.keys, view)
+            best = own[found.rows]
+            rows = _promising(ranking, channels, passes, best[best < len(view)], k)
+            self._fill(found, channels["dense"], view, rows)
+            alone = fuse(replace(ranking, kernel={}), channels, view, passes, kind, rows)
+            first = rows[top(alone.scores, view.ids[rows], max(k, _OPENED))]
+            opened = _with_neighbours(first, view)
+            self._fill(found, channels["dense"], view, _with_neighbours(opened, view), rows)
+            rows = opened[passes[opened]]
+        return Gathered(view, passes, channels, tuple(notes), kind, scoring, rows)
 
     @staticmethod
-    def join(query: str, ranking: Ranking, gathered: Gathered, passes: Mask) -> Fused:
+    def join(query: str, ranking: Ranking, gathered: Gathered) -> Fused:
         """Join what was gathered; see :func:`riemem.retrieval.fusion.fuse`."""
-        view = gathered.view
-        fused = fuse(ranking, gathered.channels, view, passes, gathered.kind)
-        scores, shares = fused.scores, dict(fused.shares)
+        view, passes = gathered.view, gathered.passes
+        fused = fuse(ranking, gathered.channels, view, passes, gathered.kind, gathered.rows)
+        rows, scores, shares = fused.rows, fused.scores, dict(fused.shares)
         if ranking.bridges and gathered.kind == "multi-hop":
-            shares["bridges"] = bridge_scores(query, view, passes) / (ranking.rrf_k + 1.0)
+            bridges = bridge_scores(query, view, passes)[rows]
+            shares["bridges"] = bridges / (ranking.rrf_k + 1.0)
             scores = scores + shares["bridges"]
         if ranking.scenes > 0.0:
-            shares["scenes"] = scene_gains(scores, view, passes, ranking.scenes)
+            everywhere = np.zeros(len(view))
+            everywhere[rows] = scores
+            shares["scenes"] = scene_gains(everywhere, view, passes, ranking.scenes)[rows]
             scores = scores + shares["scenes"]
-        return Fused(scores, shares)
+        return Fused(rows, scores, shares)
 
-    def _aligned(self, keys: Ids, scores: Floats, view: CorpusView) -> Floats:
+    def _fill(
+        self,
+        found: VectorScores,
+        dense: Floats,
+        view: CorpusView,
+        rows: Ids,
+        done: Ids | None = None,
+    ) -> None:
+        """Give rows their dense score that were not among the best, and not done before."""
+        own, _ = self._rows_of(found.keys, view)
+        wanted = np.zeros(len(view) + 1, np.bool_)
+        wanted[rows] = True
+        wanted[-1] = False
+        if found.rows is not None:
+            wanted[own[found.rows]] = False
+        if done is not None:
+            wanted[done] = False
+        positions = np.flatnonzero(wanted[own])
+        if positions.size:
+            values = np.full(len(view), -np.inf)
+            np.maximum.at(values, own[positions], found.more(positions))
+            np.copyto(dense, values, where=values > -np.inf)
+
+    def _aligned(self, found: VectorScores, view: CorpusView) -> Floats:
         """Vector scores as scores of rows: the best of a memory's, 0 for one without a vector."""
-        rows, single = self._rows_of(keys, view)
+        rows, single = self._rows_of(found.keys, view)
+        scores = found.scores
+        if found.rows is not None:
+            rows = rows[found.rows]
         values = np.zeros(len(view) + 1)  # the last for vectors of memories not in the view
         if single:
             values[rows] = scores
@@ -232,17 +305,65 @@ class HybridChannel:
             own.update(cosines.get(memory_id, {}))
 
 
+def unavailable() -> list[str]:
+    """Return which channels cannot run on this machine, and why.
+
+    Examples
+    --------
+    >>> unavailable()
+    []
+    """
+    try:
+        require_calendar()
+    except BackendUnavailableError as error:
+        return [str(error)]
+    return []
+
+
 def _centred(scores: Floats, alive: Mask) -> Floats:
     # fsum: the same last bit in whatever order the rows came.
     return scores - math.fsum(scores[alive]) / int(alive.sum()) if alive.any() else scores
 
 
-def top(scores: Floats, ids: Ids, passes: Mask, k: int) -> Ids:
-    """The rows of the k best that pass, best first, ties by lower id."""
-    rows = np.flatnonzero(passes)
-    if k < rows.size:
-        own = scores[rows]
-        edge = own[np.argpartition(-own, k - 1)[k - 1]]
-        rows = rows[own >= edge]
-    best: Ids = rows[np.lexsort((ids[rows], -scores[rows]))][:k]
+def _promising(
+    ranking: Ranking, channels: Mapping[str, Floats], passes: Mask, found: Ids, k: int
+) -> Ids:
+    """Of many rows those that a channel with weight puts first; ascending.
+
+    `found` are the best of the dense channel. Names, kinds of words and length choose between
+    rows that mean or say something of the query, and find none by themselves.
+    """
+    rows = [found]
+    for name in ("lexical", "temporal", "entities", "profile"):
+        if name not in ranking.weights or name not in channels:
+            continue
+        scores = channels[name]
+        own = np.flatnonzero(scores > 0.0)
+        if name == "temporal" and own.size:  # of equally near days those with the query's words
+            scores = scores + 0.1 * channels.get("lexical", 0.0)
+        most = max(2 * k, _ALONE)
+        if own.size > most:
+            own = own[np.argpartition(-scores[own], most - 1)[:most]]
+        rows.append(own)
+    together: Ids = np.unique(np.concatenate(rows))
+    promising: Ids = together[passes[together]]
+    return promising
+
+
+def _with_neighbours(rows: Ids, view: CorpusView) -> Ids:
+    """The rows and everything within reach of them in their sessions; ascending."""
+    found: list[Ids] = [rows]
+    found += [side[rows].astype(np.int64) for side in (*view.before, *view.after)]
+    together: Ids = np.unique(np.concatenate(found))
+    inside: Ids = together[together < len(view)].astype(np.int64)
+    return inside
+
+
+def top(scores: Floats, ids: Ids, k: int) -> Ids:
+    """The positions of the k best, best first, ties by lower id."""
+    positions = np.arange(scores.size)
+    if 0 < k < scores.size:
+        edge = scores[np.argpartition(-scores, k - 1)[k - 1]]
+        positions = np.flatnonzero(scores >= edge)
+    best: Ids = positions[np.lexsort((ids[positions], -scores[positions]))][:k]
     return best

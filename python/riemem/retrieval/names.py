@@ -13,23 +13,23 @@ from riemem.retrieval.words import STOP_WORDS
 __all__ = ["NOT_NAMES", "WORD_NAMES", "named_speakers", "speaker_scores"]
 
 #: Roles, not names: a question that has such a word does not mean the speaker of that name.
-NOT_NAMES = frozenset("user assistant system human ai bot agent model speaker me i you".split())
+_ROLES = "user assistant system human ai bot agent model speaker me i you"
+NOT_NAMES = frozenset(_ROLES.split())
 
-#: Names that are words too; they count only where they are written as names.
-WORD_NAMES = frozenset(
-    """
+_WORDS = """
     will may mark bill rose hope grace faith joy april june august autumn summer dawn eve pat rob
     sue jack drew art chance chase christian cliff daisy dean dale frank gene grant guy heather
     holly iris ivy jade jasmine jean jewel lance lily mercy miles nick olive pearl penny ray ruby
     sandy sky skip stone stormy sunny violet wade ward willow wren
-    """.split()
-)
+"""
 
-_TOKEN = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+#: Names that are words too; they count only where they are written as names.
+WORD_NAMES = frozenset(_WORDS.split())
+
+_TOKEN = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
 _MONTH_NAMES = frozenset(("may", "april", "june", "august"))
-_BEFORE_MONTH = frozenset(
-    "in on of since during until by from early late mid last next this".split()
-)
+_PREPOSITIONS = "in on of since during until by from early late mid last next this"
+_BEFORE_MONTH = frozenset(_PREPOSITIONS.split())
 
 
 def named_speakers(query: str, names: Sequence[str]) -> list[int]:
@@ -48,34 +48,43 @@ def named_speakers(query: str, names: Sequence[str]) -> list[int]:
     >>> named_speakers("Has Will moved?", ["Will"])
     [0]
     """
-    tokens = [match[0] for match in _TOKEN.finditer(query[:20_000])]
-    plain = [_genitive(token).casefold() for token in tokens]
-    places: dict[str, list[int]] = {}
-    for place, word in enumerate(plain):
-        places.setdefault(word, []).append(place)
-    found = []
-    for number, name in enumerate(names):
-        words = [word.casefold() for word in _TOKEN.findall(name)]
-        if not words or words[0] in NOT_NAMES:
-            continue
-        if not name.isascii() and len(words) == 1 and len(name) > 1 and name in query:
-            found.append(number)  # scripts without spaces
-            continue
-        if any(_is_name(tokens, plain, place) for place in places.get(words[0], ())):
-            found.append(number)
-    return found
+    return _Known(names).named_in(query)
+
+
+class _Known:
+    """Names, by their first words."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._by_word: dict[str, list[int]] = {}
+        self._whole: list[tuple[str, int]] = []  # scripts without spaces: looked for as they are
+        for number, name in enumerate(names):
+            words = [word.casefold() for word in _TOKEN.findall(name)]
+            if words and words[0] not in NOT_NAMES:
+                self._by_word.setdefault(words[0], []).append(number)
+                if not name.isascii() and len(words) == 1 and len(name) > 1:
+                    self._whole.append((name, number))
+
+    def named_in(self, query: str) -> list[int]:
+        """Positions of the names that a query mentions, ascending."""
+        found = {number for name, number in self._whole if name in query}
+        tokens = [match[0] for match in _TOKEN.finditer(query[:20_000])]
+        plain = [_genitive(token).casefold() for token in tokens]
+        for place, word in enumerate(plain):
+            if word in self._by_word and _is_name(tokens, plain, place):
+                found.update(self._by_word[word])
+        return sorted(found)
 
 
 def speaker_scores(query: str, view: CorpusView) -> Floats:
     """1 for what a speaker said whom the query names, else 0; shape (n,)."""
-    named = named_speakers(query, view.speaker_names)
-    if not named:
-        return np.zeros(len(view))
-    return np.isin(view.speakers, np.array(named, np.int32)).astype(np.float64)
+    known = view.cached("speakers", lambda: _Known(view.speaker_names))
+    named = np.zeros(len(view.speaker_names) + 1)  # the last for rows without a speaker
+    named[known.named_in(query)] = 1.0
+    return named[view.speakers] if named.any() else np.zeros(len(view))
 
 
 def _genitive(token: str) -> str:
-    for end in ("'s", "’s"):
+    for end in ("'s", "\u2019s"):
         if token.endswith(end):
             return token[: -len(end)]
     return token

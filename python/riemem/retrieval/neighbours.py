@@ -2,37 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from riemem.errors import ArgumentError
-from riemem.retrieval.corpus import REACH, CorpusView, Floats
+from riemem.retrieval.corpus import REACH, CorpusView, Floats, Ids, Mask
 
 __all__ = ["neighbour_scores"]
 
 
-def neighbour_scores(base: Floats, view: CorpusView, kernel: Mapping[int, float]) -> Floats:
-    """Return ``sum over d of kernel[d] * base[the row d turns later in the session]``.
+def neighbour_scores(
+    base: Sequence[tuple[float, Floats]],
+    view: CorpusView,
+    passes: Mask,
+    kernel: Mapping[int, float],
+    rows: Ids,
+) -> Floats:
+    """Return ``sum over d of kernel[d] * base[the row d turns later in the session]``; (m,).
 
     Parameters
     ----------
-    base : (n,) float64 ndarray
-        Scores of the rows by themselves; 0 for rows that may lend nothing.
+    base : sequence of (float, (n,) float64 ndarray)
+        Scores of the rows by themselves: the sum of weight times scores.
     view : CorpusView
+    passes : (n,) bool ndarray
+        Rows that may lend something.
     kernel : mapping of int to float
         Weights by distance in turns; negative distances are earlier turns.
+    rows : (m,) int64 ndarray
+        Rows for which the sum is wanted.
 
     Raises
     ------
     ArgumentError
         A distance is 0 or beyond :data:`riemem.retrieval.corpus.REACH`.
     """
-    total = np.zeros(len(view))
-    extended = np.append(base, 0.0)  # row n: no such neighbour
+    total = np.zeros(rows.size)
+    last = max(len(view) - 1, 0)
     for distance, weight in sorted(kernel.items()):
         if distance == 0 or abs(distance) > REACH:
             raise ArgumentError(f"kernel: expected distances within {REACH}, got {distance}")
-        rows = view.after[distance - 1] if distance > 0 else view.before[-distance - 1]
-        total += weight * extended[rows]
+        beside = (view.after[distance - 1] if distance > 0 else view.before[-distance - 1])[rows]
+        inside = np.minimum(beside, last)
+        lends = (beside <= last) & passes[inside]
+        for own, scores in base:
+            total += weight * own * np.where(lends, scores[inside], 0.0)
     return total

@@ -12,8 +12,10 @@ from riemem.retrieval.words import STOP_WORDS
 
 __all__ = ["profile_scores"]
 
-_ATTRIBUTE = re.compile(r"['’]s\s+(?:(?:new|old|current|own|favou?rite)\s+)?([^\W\d_]{3,30})")
-_SELF = re.compile(r"\b(?:I am|I['’]m|I work|I live|I was born|my name|I study|I used to)\b", re.I)
+_ATTRIBUTE = re.compile(r"['\u2019]s\s+(?:(?:new|old|current|own|favou?rite)\s+)?([^\W\d_]{3,30})")
+_SELF = re.compile(
+    r"\b(?:I am|I['\u2019]m|I work|I live|I was born|my name|I study|I used to)\b", re.I
+)
 
 
 def profile_scores(query: str, view: CorpusView) -> Floats:

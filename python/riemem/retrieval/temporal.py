@@ -55,8 +55,7 @@ def temporal_scores(query: str, view: CorpusView, at: date | None = None) -> Tem
     nothing = np.zeros(len(view))
     if not view.alive.any():
         return Temporal(nothing, (), ())
-    living = view.days[view.alive]
-    years = (date.fromordinal(int(living.min())).year, date.fromordinal(int(living.max())).year)
+    years = view.cached("years", lambda: _years(view))
     spans, unresolved = find_dates(query[:20_000], at, years=years)
     notes: tuple[str, ...] = ()
     if unresolved:
@@ -83,6 +82,11 @@ def time_word_scores(query: str, view: CorpusView) -> Floats:
     return view.cached(
         "time words", lambda: np.array(view.column("time words", _has_time_word), np.float64)
     )
+
+
+def _years(view: CorpusView) -> tuple[int, int]:
+    living = view.days[view.alive]
+    return date.fromordinal(int(living.min())).year, date.fromordinal(int(living.max())).year
 
 
 def _all_spoken_of(view: CorpusView) -> tuple[Ids, Ids, Ids]:

@@ -20,16 +20,16 @@ __all__ = ["MAX_QUERY_TERMS", "STOP_WORDS", "Stemmer", "raw_words"]
 #: Different words of a query that are looked up; the rest of a very long query is left out.
 MAX_QUERY_TERMS = 256
 
-#: English words that say how a question is put and not what it is about. They are indexed, but a
-#: query with any other word does not look for them.
-STOP_WORDS = frozenset(
-    """
+_STOP = """
     a about am an and any are as at be been being but by can could did do does doing for from had
     has have having he her hers him his how i if in into is it its me my of on or our ours she
     should so some than that the their them then there these they this those to was we were what
     when where which who whom whose why will with would you your yours s t d ll m re ve
-    """.split()
-)
+"""
+
+#: English words that say how a question is put and not what it is about. They are indexed, but a
+#: query with any other word does not look for them.
+STOP_WORDS = frozenset(_STOP.split())
 
 # Written without spaces, one character about one morpheme: single characters and pairs.
 _PAIRED = "\u3005\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff"

@@ -1,0 +1,166 @@
+"""Taking in an export: all of it or nothing, with its vectors where they can be used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from riemem.errors import CancelledError, EmbedderMismatchError, ModelNotFoundError
+from riemem.retrieval.embedding import MAX_CHUNKS, Progress, TurnEmbedder
+from riemem.store import Store
+from riemem.store.exchange import Incoming, Parcel
+from riemem.store.sqlite import Identity, require_identity
+from riemem.store.writes import Origin, already_there, insert, never_held_any
+
+__all__ = ["Imported", "import_parcel"]
+
+
+@dataclass(frozen=True)
+class Imported:
+    """Receipt of an import.
+
+    Attributes
+    ----------
+    memories : int
+        How many were stored (with ``dry_run``: would be).
+    skipped : int
+        How many were there already, by key or, if wanted, by what they say.
+    ids : dict of int to int
+        The id of each memory in the file, and in this store. Empty for a dry run into a store
+        where the ids cannot be kept.
+    ids_kept : bool
+        Whether they are all the same, which they are where this store never held a memory.
+    embedded : int
+        How many were embedded again, because the file holds no vectors of this store's embedder.
+    dry_run : bool
+        Nothing was stored.
+    """
+
+    memories: int
+    skipped: int
+    ids: dict[int, int]
+    ids_kept: bool
+    embedded: int
+    dry_run: bool
+
+
+def import_parcel(
+    store: Store,
+    embedder: TurnEmbedder,
+    parcel: Parcel,
+    *,
+    skip_duplicates: bool = False,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> Imported:
+    """Store the memories of an export in one transaction.
+
+    Parameters
+    ----------
+    store : Store
+    embedder : TurnEmbedder
+        Used only where the vectors in the file are not of this store's embedder.
+    parcel : Parcel
+    skip_duplicates : bool
+        Leave out what repeats a memory in everything it says.
+    dry_run : bool
+        Only say what would be done.
+    progress : callable, optional
+        ``progress(done, total)`` in memories embedded; returning False stops.
+
+    Raises
+    ------
+    CancelledError
+        `progress` returned False; nothing was stored.
+    EmbedderMismatchError, ModelNotFoundError
+    """
+    if not dry_run:
+        store.check_writable()
+    drafts = [item.draft for item in parcel.memories]
+    known = already_there(store, drafts, skip_duplicates=skip_duplicates)
+    fresh = [item for i, item in enumerate(parcel.memories) if i not in known]
+    kept = never_held_any(store)
+    identity = _usable(store, embedder, parcel.identity)
+    again = identity is None and bool(fresh)
+    ids = {parcel.memories[i].id: found for i, found in known.items()}
+    if dry_run:
+        if kept:
+            ids |= {item.id: item.id for item in fresh}
+        sure = ids if kept or not fresh else {}
+        kept = kept or (bool(sure) and all(a == b for a, b in sure.items()))
+        return _receipt(sure, kept, len(fresh), known, again, True)
+    if identity is None and fresh:
+        identity = embedder.identity()
+        with store.reading() as connection:
+            require_identity(connection, identity, store.path)
+    blobs = _vectors(embedder, fresh, again, progress)
+    if fresh and identity is not None:
+        origins = [Origin(item.id, item.created_at, item.updated_at) for item in fresh]
+        stored = insert(
+            store,
+            [item.draft for item in fresh],
+            blobs,
+            identity,
+            skip_duplicates=skip_duplicates,
+            origins=origins,
+        )
+        ids |= {item.id: new for item, new in zip(fresh, stored, strict=True)}
+    count = len(set(ids.values()) - set(known.values()))
+    return _receipt(ids, all(a == b for a, b in ids.items()), count, known, again, False)
+
+
+def _receipt(
+    ids: dict[int, int],
+    kept: bool,
+    count: int,
+    known: dict[int, int],
+    again: bool,
+    dry_run: bool,
+) -> Imported:
+    skipped = len(known) if dry_run else len(ids) - count
+    return Imported(
+        memories=count,
+        skipped=skipped,
+        ids=dict(sorted(ids.items())),
+        ids_kept=kept,
+        embedded=count if again else 0,
+        dry_run=dry_run,
+    )
+
+
+def _usable(store: Store, embedder: TurnEmbedder, given: Identity | None) -> Identity | None:
+    """The identity of the vectors in the file, if they may be stored here as they are."""
+    if given is None:
+        return None
+    stored = store.identity()
+    if stored is not None:
+        return given if given == stored else None
+    try:
+        return given if embedder.identity() == given else None
+    except ModelNotFoundError:
+        # Nothing here can embed, and the store has no vectors yet: those of the file are all there
+        # is, and a search will ask for their embedder by name.
+        return given
+
+
+def _vectors(
+    embedder: TurnEmbedder, fresh: Sequence[Incoming], again: bool, progress: Progress | None
+) -> Sequence[Sequence[bytes]]:
+    stopped = CancelledError("import: stopped by progress; nothing was stored")
+    if again:
+        turns = [(d.text, d.speaker, d.when, d.metadata) for d in (item.draft for item in fresh)]
+        blobs = embedder.embed_turns(turns, progress)
+        if blobs is None:
+            raise stopped
+        return blobs
+    if progress is not None and progress(len(fresh), len(fresh)) is False:
+        raise stopped
+    found = []
+    for item in fresh:
+        chunks = item.blobs or ()
+        if len(chunks) > MAX_CHUNKS:
+            raise EmbedderMismatchError(
+                f"memory {item.id}: expected at most {MAX_CHUNKS} vectors, got {len(chunks)}"
+            )
+        found.append(chunks)
+    return found
