@@ -285,9 +285,7 @@ class MaxMemberClusters:
         """
         wanted = np.unique(as_integers(ids, "ids").reshape(-1).astype(np.int64))
         with self._lock:
-            missing = wanted[~np.isin(wanted, self._state.ids)]
-            if missing.size:
-                raise MemoryNotFoundError(f"ids: expected ids in use, got {missing[0]}")
+            self._require_known(wanted)
             if wanted.size == 0:
                 return Removal(())
             gone: Bool = np.isin(self._state.ids, wanted)
@@ -301,6 +299,25 @@ class MaxMemberClusters:
             now = {a: self.components(a) for a in before if a not in vanished}
             fragments = {a: groups for a, groups in now.items() if len(groups) > before[a]}
         return Removal(tuple(int(i) for i in wanted), tuple(vanished), fragments)
+
+    def discard(self, ids: object) -> None:
+        """Remove members as :meth:`remove` does, without looking for fragments.
+
+        Raises
+        ------
+        MemoryNotFoundError
+            An id is not in use; nothing is changed.
+        """
+        wanted = np.unique(as_integers(ids, "ids").reshape(-1).astype(np.int64))
+        with self._lock:
+            self._require_known(wanted)
+            if wanted.size:
+                self._state.keep(~np.isin(self._state.ids, wanted))
+
+    def _require_known(self, wanted: I64) -> None:
+        missing = wanted[~np.isin(wanted, self._state.ids)]
+        if missing.size:
+            raise MemoryNotFoundError(f"ids: expected ids in use, got {missing[0]}")
 
     def components(self, atom: int) -> tuple[tuple[int, ...], ...]:
         """Return the members of an atom as groups that links above the threshold hold together.
@@ -480,6 +497,55 @@ class MaxMemberClusters:
                 subspaces=as_count(subspaces, "subspaces", minimum=1),
                 seed=as_count(seed, "seed"),
             )
+
+    @classmethod
+    def from_labels(
+        cls,
+        X: object,
+        labels: object,
+        *,
+        threshold: float,
+        ids: object = None,
+        route: str = "max_member",
+        storage: str = "float32",
+    ) -> MaxMemberClusters:
+        """Take up a clustering whose members' atoms are known, such as one kept elsewhere.
+
+        Parameters
+        ----------
+        X : array_like, shape (N, d)
+            Members in order of arrival.
+        labels : array_like of int, shape (N,)
+            Their atoms; smaller numbers are older.
+        threshold, ids, route, storage
+            See the class and :meth:`assign`.
+
+        Examples
+        --------
+        >>> made = MaxMemberClusters.from_labels(np.eye(2), [3, 5], threshold=0.9)
+        >>> made.assign([[1.0, 0.1], [-1.0, 0.0]]).labels.tolist()
+        [3, 6]
+        """
+        rows = as_rows(X, "X")
+        made = cls(rows.shape[1], threshold=threshold, route=route, storage=storage)
+        usable = usable_rows(rows, "X", made.dim)
+        wanted = as_integers(labels, "labels").astype(np.int64)
+        if wanted.shape != (usable.shape[0],) or (wanted.size and wanted.min() < 0):
+            raise ArgumentError(
+                f"labels: expected {usable.shape[0]} atoms >= 0, got shape {wanted.shape}"
+            )
+        fresh = made._claim(None if ids is None else as_ids(ids, usable.shape[0]), usable.shape[0])
+        names, slots = np.unique(wanted, return_inverse=True)
+        made._state.append(usable, fresh, slots.astype(np.int64), names.size)
+        made._state.atom_ids = names
+        made._state.next_atom_id = int(names[-1]) + 1 if names.size else 0
+        return made
+
+    def number_atoms_from(self, number: int) -> None:
+        """Make the next new atom's id at least `number`."""
+        with self._lock:
+            least = as_count(number, "number")
+            self._state.next_atom_id = max(self._state.next_atom_id, least)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one file; an older file stays whole until the new one is complete."""

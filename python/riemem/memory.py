@@ -16,30 +16,37 @@ from riemem.retrieval.corpus import day_of
 from riemem.retrieval.embedding import Progress, TurnEmbedder
 from riemem.retrieval.fusion import Ranking, as_ranking
 from riemem.retrieval.hits import Hit, SearchResult, check_query, make_result
-from riemem.retrieval.hybrid import HybridChannel
-from riemem.retrieval.refine import Refinement, refined
+from riemem.retrieval.hybrid import HybridChannel, unavailable
+from riemem.retrieval.importing import Imported, import_parcel
 from riemem.retrieval.reembed import embed_again, repair_store
-from riemem.store import CheckReport, Forgotten, Record, Store, reads, writes
+from riemem.retrieval.refine import Refinement, refined
+from riemem.store import CheckReport, Forgotten, Record, Store, atoms, reads, writes
+from riemem.store.atoms import MemoryAtom
 from riemem.store.check import check_store
+from riemem.store.exchange import Exported
 from riemem.store.filters import Scope, check_id, check_ids, scope
 from riemem.store.records import Draft, check_integer, check_name, draft
+from riemem.store.sensitivities import StoredSensitivities
 from riemem.store.sqlite import require_identity
 from riemem.store.times import parse_instant
+from riemem.store.transfer import back_up, export_to, parcel_from
 
-__all__ = ["CheckReport", "Context", "Dropped", "Forgotten", "Hit", "Memory", "Record"]
-__all__ += ["SearchResult"]
+__all__ = ["CheckReport", "Context", "Dropped", "Exported", "Forgotten", "Hit", "Imported"]
+__all__ += ["Memory", "Record", "SearchResult"]
 
 Filters = Mapping[str, Any]
 Instant = str | datetime
 
 _UNCHANGED: Any = type("_Unchanged", (), {"__repr__": lambda self: "UNCHANGED"})()
 _MOST_HITS = 2**31 - 1
+_LAYOUTS = ("flat", "grouped")
 _ATTEMPTS = 20
 
 
 # Inside the class `list` is a method.
 _Ids = list[int]
 _Records = list[Record]
+_Atoms = list[MemoryAtom]
 
 
 class Memory:
@@ -167,6 +174,7 @@ class Memory:
         metadata: Mapping[str, Any] | None = None,
         profile: str | None = None,
         key: str | None = None,
+        duplicates: str = "keep",
     ) -> int:
         """Store one memory and return its id.
 
@@ -182,8 +190,11 @@ class Memory:
         profile : str, optional
         key : str, optional
             Makes the call safe to repeat: the profile holds one memory per key, and a second add
-            with the same key changes nothing and returns the first one's id. Without a key every
-            add makes a memory, also of a text that is already there.
+            with the same key changes nothing and returns the first one's id.
+        duplicates : {"keep", "skip"}
+            Without a key every add makes a memory, also of a text that is already there. "skip"
+            gives a memory that repeats another of its profile in text, speaker, session, metadata
+            and, where it is given, `when`, that one's id, and stores nothing.
 
         Raises
         ------
@@ -194,10 +205,15 @@ class Memory:
         """
         item: dict[str, Any] = {"text": text, "speaker": speaker, "session": session, "when": when}
         item |= {"metadata": metadata, "profile": profile, "key": key}
-        return self._insert([draft(item, self._profile)], None)[0]
+        skip = _skips(duplicates)
+        return self._insert([draft(item, self._profile)], None, skip)[0]
 
     def add_many(
-        self, items: Iterable[Mapping[str, Any]], *, progress: Progress | None = None
+        self,
+        items: Iterable[Mapping[str, Any]],
+        *,
+        progress: Progress | None = None,
+        duplicates: str = "keep",
     ) -> _Ids:
         """Store many memories, all of them or none, and return their ids.
 
@@ -208,6 +224,8 @@ class Memory:
         progress : callable, optional
             ``progress(done, total)`` while texts are embedded. If it returns False, nothing is
             stored and the answer is an empty list.
+        duplicates : {"keep", "skip"}
+            As for :meth:`add`; also among the items.
 
         Raises
         ------
@@ -217,19 +235,20 @@ class Memory:
             raise DTypeError(f"items: expected an iterable of dicts, got {type(items).__name__}")
         if progress is not None and not callable(progress):
             raise DTypeError(f"progress: expected a function, got {type(progress).__name__}")
+        skip = _skips(duplicates)
         drafts = []
         for i, item in enumerate(items):
             if not isinstance(item, Mapping):
                 raise DTypeError(f"items[{i}]: expected a dict, got {type(item).__name__}")
             drafts.append(draft(item, self._profile, f"items[{i}]."))
-        return self._insert(drafts, progress) if drafts else []
+        return self._insert(drafts, progress, skip) if drafts else []
 
-    def _insert(self, drafts: Sequence[Draft], progress: Progress | None) -> _Ids:
+    def _insert(self, drafts: Sequence[Draft], progress: Progress | None, skip: bool) -> _Ids:
         self._store.check_writable()
-        known = writes.existing_keys(self._store, drafts)
-        fresh = [item for item in drafts if (item.profile, item.key) not in known]
+        known = writes.already_there(self._store, drafts, skip_duplicates=skip)
+        fresh = [item for i, item in enumerate(drafts) if i not in known] if known else drafts
         if not fresh:
-            return [known[item.profile, item.key or ""] for item in drafts]
+            return [known[i] for i in range(len(drafts))]
         identity = self._embedder.identity()
         with self._store.reading() as connection:  # before the work, not only after it
             require_identity(connection, identity, self._store.path)
@@ -238,11 +257,8 @@ class Memory:
         )
         if blobs is None:
             return []
-        ids = iter(writes.insert(self._store, fresh, blobs, identity))
-        return [
-            known[item.profile, item.key or ""] if (item.profile, item.key) in known else next(ids)
-            for item in drafts
-        ]
+        ids = iter(writes.insert(self._store, fresh, blobs, identity, skip_duplicates=skip))
+        return [known[i] if i in known else next(ids) for i in range(len(drafts))]
 
     def update(
         self,
@@ -470,6 +486,7 @@ class Memory:
         token_budget: int,
         count_tokens: Any = None,
         compressor: Any = None,
+        layout: str = "flat",
         k: int = 100,
         filters: Filters | None = None,
         at: Instant | None = None,
@@ -488,7 +505,11 @@ class Memory:
             its files are missing, the number of UTF-8 bytes, which no byte-level tokenizer
             exceeds; ``Context.token_counter`` says which.
         compressor : object, optional
-            With ``distill(turns, *, token_budget, query) -> object with .text``.
+            With ``distill(turns, *, token_budget, query) -> object with .text``, such as a
+            :class:`riemem.Distiller`, whose sensitivities the store keeps for the next time.
+        layout : {"flat", "grouped"}
+            One list in time order, or the same hits grouped by the atoms they belong to, under
+            headers that count. Without a compressor only.
         k : int
             How many memories are looked at.
         filters, at, profile, session
@@ -510,18 +531,55 @@ class Memory:
         if count_tokens is None:
             counter, label = models.token_counter()
         count = packing.checked_counter(counter)
+        if layout not in _LAYOUTS:
+            raise ArgumentError(f"layout: expected one of {_LAYOUTS}, got {layout!r}")
         if compressor is not None:
             packing.check_compressor(compressor)
+            if layout != "flat":
+                raise ArgumentError("layout: a compressor makes its own; leave layout='flat'")
         hits = self.search(query, k=k, filters=filters, at=at, profile=profile, session=session)
-        if compressor is None:
+        if layout == "grouped":
+            owners = self._atoms_of([hit.id for hit in hits])
+            packed = packing.pack_grouped(hits, owners, token_budget=budget, count_tokens=count)
+        elif compressor is None:
             packed = packing.pack_turns(hits, token_budget=budget, count_tokens=count)
         else:
-            packed = packing.pack_compressed(
-                hits, compressor, query, token_budget=budget, count_tokens=count
-            )
+            kept = StoredSensitivities(self._store)
+            try:
+                packed = packing.pack_compressed(
+                    hits, compressor, query, token_budget=budget, count_tokens=count, cache=kept
+                )
+            finally:
+                kept.flush()
         return Context(
             packed.text, packed.tokens, packed.turns, packed.dropped, label, hits.skipped
         )
+
+    def atoms(self, *, profile: str | None = None) -> _Atoms:
+        """Return the groups into which the stream of memories has organised itself, largest first.
+
+        Returns
+        -------
+        list of MemoryAtom
+            Ties by lower number.
+
+        Examples
+        --------
+        >>> from riemem.embed import HashingEmbedder
+        >>> with Memory.open(":memory:", embedder=HashingEmbedder(dim=64)) as memory:
+        ...     _ = memory.add_many([{"text": "red kite"}, {"text": "red kite"}])
+        ...     [(atom.header, atom.ids) for atom in memory.atoms()]
+        [('kite red', (1, 2))]
+        """
+        name = self._scope(profile, None, None).profile
+        atoms.ensure(self._store)
+        with self._store.reading() as connection:
+            return atoms.list_atoms(connection, name)
+
+    def _atoms_of(self, ids: _Ids) -> dict[int, int]:
+        atoms.ensure(self._store)
+        with self._store.reading() as connection:
+            return atoms.atoms_of(connection, ids)
 
     def stats(
         self,
@@ -530,9 +588,13 @@ class Memory:
         session: str | None = None,
         filters: Filters | None = None,
     ) -> dict[str, Any]:
-        """Return counts of the scope (``memories``, ``sessions``, ...) and facts about the file."""
+        """Return counts of the scope (``memories``, ``sessions``, ...) and facts about the file.
+
+        ``skipped`` names the channels of the search that cannot run here.
+        """
         found = reads.statistics(self._store, self._scope(profile, session, filters))
         found["readonly"] = self._store.readonly
+        found["skipped"] = unavailable()
         return found
 
     # -- upkeep ------------------------------------------------------------------------------
@@ -592,6 +654,127 @@ class Memory:
         with Store.open(path, timeout=timeout, create=False) as store:
             return embed_again(store, turns, progress=progress)
 
+    # -- in and out --------------------------------------------------------------------------
+
+    def export(
+        self,
+        path_or_file: Any,
+        *,
+        vectors: bool = False,
+        all_profiles: bool = False,
+        progress: Progress | None = None,
+        profile: str | None = None,
+        session: str | None = None,
+        filters: Filters | None = None,
+    ) -> Exported:
+        """Write memories as JSON lines, in the order of their ids, as of one moment.
+
+        Parameters
+        ----------
+        path_or_file : str, path, or a file open for writing
+            A path is replaced in one step at the end; after an error it is what it was.
+        vectors : bool
+            Also the vectors, so that the import needs no embedder.
+        all_profiles : bool
+            Every profile; not together with a narrower scope.
+        progress : callable, optional
+            ``progress(done, total)``; returning False stops.
+        profile, session, filters
+            The scope.
+
+        Returns
+        -------
+        Exported
+
+        Raises
+        ------
+        OutputFileError
+            The path could not be written.
+        CancelledError
+        ArgumentError, DTypeError
+
+        Notes
+        -----
+        The format is described in docs/export-format.md. What follows from the memories (words,
+        labels, clusters) is not part of it.
+        """
+        if all_profiles and (profile is not None or session is not None or filters):
+            raise ArgumentError("all_profiles: expected no profile, session or filters beside it")
+        where = None if all_profiles else self._scope(profile, session, filters)
+        return export_to(self._store, where, path_or_file, vectors=vectors, progress=progress)
+
+    def import_(
+        self,
+        path_or_file: Any,
+        *,
+        profile: str | None = None,
+        duplicates: str = "keep",
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> Imported:
+        """Store the memories of an export, all of them or none.
+
+        Ids are kept where this store never held a memory; otherwise each memory gets a new one,
+        and the receipt says which. Vectors in the file are taken as they are if they are of this
+        store's embedder; otherwise the texts are embedded again.
+
+        Parameters
+        ----------
+        path_or_file : str, path, or a file open for reading
+        profile : str, optional
+            All memories go into this profile; by default each into its own.
+        duplicates : {"keep", "skip"}
+            As for :meth:`add`. A memory whose key is already in its profile is never stored twice.
+        dry_run : bool
+            Read and check everything, store nothing.
+        progress : callable, optional
+            ``progress(done, total)``; returning False stops.
+
+        Returns
+        -------
+        Imported
+
+        Raises
+        ------
+        InputFileError
+            The path cannot be read.
+        SchemaVersionError
+            Written by a newer riemem.
+        ArgumentError, DTypeError, TextError
+            Not an export, cut off, or a line that does not fit; the message names the line.
+        CancelledError
+        EmbedderMismatchError, ModelNotFoundError
+        """
+        if progress is not None and not callable(progress):
+            raise DTypeError(f"progress: expected a function, got {type(progress).__name__}")
+        skip = _skips(duplicates)
+        if not dry_run:
+            self._store.check_writable()
+        name = None if profile is None else check_name(profile, "profile")
+        parcel = parcel_from(path_or_file, name)
+        return import_parcel(
+            self._store,
+            self._embedder,
+            parcel,
+            skip_duplicates=skip,
+            dry_run=dry_run,
+            progress=progress,
+        )
+
+    def backup(self, path: str | os.PathLike[str]) -> int:
+        """Write a complete copy of the store to `path` and return its size in bytes.
+
+        Unlike a copy of the file it is whole while others write. An older copy is replaced in one
+        step, or, after an error, left as it was.
+
+        Raises
+        ------
+        ArgumentError
+            The path is this store's, or that of a store that is open.
+        OutputFileError, StoreError
+        """
+        return back_up(self._store, path)
+
     # -- within ------------------------------------------------------------------------------
 
     def _scope(
@@ -609,3 +792,9 @@ class Memory:
             if profile not in self._channels:
                 self._channels[profile] = HybridChannel(self._store, profile, self._embedder)
             return self._channels[profile]
+
+
+def _skips(duplicates: object) -> bool:
+    if duplicates not in ("keep", "skip"):
+        raise ArgumentError(f"duplicates: expected 'keep' or 'skip', got {duplicates!r}")
+    return duplicates == "skip"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from inspect import signature
 from typing import Any, TypeVar
 
 from riemem._atoms.headers import describe
@@ -288,6 +289,7 @@ def pack_compressed(
     *,
     token_budget: int,
     count_tokens: Callable[[str], int],
+    cache: Any = None,
 ) -> Packing:
     """Let a compressor make the text, and hold it to the budget.
 
@@ -296,9 +298,12 @@ def pack_compressed(
     turns : sequence of Turn
     compressor : object
         ``distill(turns, *, token_budget, query)`` gets the distinct turns in time order and
-        returns an object with ``.text``.
+        returns an object with ``.text``. Where it takes ``count_tokens`` or ``cache`` as well, it
+        gets them; ``.spans`` of ``(id, start, end)`` in what it returns say which turns are left.
     query, token_budget, count_tokens
         See :func:`pack_turns`.
+    cache : object, optional
+        Handed on.
 
     Raises
     ------
@@ -318,7 +323,15 @@ def pack_compressed(
     if not ranked:
         return Packing("", 0)
     ordered = in_time(ranked)
-    made = check_compressor(compressor).distill(ordered, token_budget=budget, query=query)
+    compress = check_compressor(compressor).distill
+    taken = signature(compress).parameters
+    extra = {"count_tokens": count_tokens, "cache": cache}
+    made = compress(
+        ordered,
+        token_budget=budget,
+        query=query,
+        **{name: value for name, value in extra.items() if name in taken and value is not None},
+    )
     text = getattr(made, "text", None)
     if not isinstance(text, str):
         raise DTypeError(
@@ -330,6 +343,13 @@ def pack_compressed(
         raise BudgetTooSmallError(
             f"token_budget: the compressor returned {tokens} tokens for a budget of {budget}"
         )
+    spans = getattr(made, "spans", None)
+    if spans is not None:
+        left = {span[0] for span in spans}
+        best = {turn.id: place for place, turn in enumerate(ranked)}
+        dropped += [Dropped(turn.id, "over budget") for turn in ranked if turn.id not in left]
+        dropped.sort(key=lambda item: best.get(item.id, len(best)))
+        ordered = [turn for turn in ordered if turn.id in left]
     return Packing(text, tokens, tuple(ordered), tuple(dropped))
 
 

@@ -23,7 +23,7 @@ from riemem.errors import (
 )
 from riemem.store import Store
 from riemem.store.connect import explain_errors
-from riemem.store.migrations import SCHEMA_VERSION
+from riemem.store.migrations import MIGRATIONS, SCHEMA_VERSION
 from riemem.store.schema import APPLICATION_ID
 
 
@@ -66,10 +66,13 @@ def test_a_new_store_says_what_it_is(tmp_path: Path) -> None:
     assert connection.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID
     assert connection.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION
     assert connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
-    assert connection.execute("SELECT name FROM migrations").fetchall() == [("first release",)]
+    assert connection.execute("SELECT name FROM migrations").fetchall() == [
+        (step.name,) for step in MIGRATIONS
+    ]
     strict = connection.execute("SELECT name, strict FROM pragma_table_list WHERE type = 'table'")
+    tables = ("memories", "vectors", "labels", "forgotten", "meta", "migrations", "atoms")
     assert {name: bool(flag) for name, flag in strict if "sqlite_" not in name} == dict.fromkeys(
-        ("memories", "vectors", "labels", "forgotten", "meta", "migrations"), True
+        (*tables, "sensitivities"), True
     )
     connection.close()
 

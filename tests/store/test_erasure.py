@@ -25,6 +25,8 @@ def traces(word: str, vector: np.ndarray) -> dict[str, bytes]:
     return {
         "utf-8": word.encode(),
         "utf-16": word.encode("utf-16-le"),
+        "utf-16, the other way round": word.encode("utf-16-be"),
+        "utf-32": word.encode("utf-32-le"),
         "the indexed word": word.lower().encode()[2:],
         "vector": vector.astype("<f4").tobytes()[8:40],
     }
@@ -201,3 +203,101 @@ def test_the_files_beside_the_store_are_gone_after_close(
     with Memory.open(path, embedder=embedder) as memory:
         memory.add("tea")
     assert sorted(os.listdir(tmp_path)) == ["me.db"]
+
+
+@pytest.mark.parametrize("way", ["ids", "session", "filters", "profile"])
+def test_no_part_of_a_memory_is_left_in_any_form(
+    tmp_path: Path, embedder: HashingEmbedder, way: str
+) -> None:
+    path = tmp_path / "me.db"
+    rng = random.Random(9)
+    parts = tuple(canary(i, rng) for i in range(7))
+    text, speaker, session, key, label, value, caption = parts
+    with Memory.open(path, embedder=embedder) as memory:
+        memory.add_many([{"text": f"stays {i}", "session": "other"} for i in range(40)])
+        wanted = memory.add(
+            f"{text} " + "tea " * 3000,
+            speaker=speaker,
+            session=session,
+            key=key,
+            profile="p",
+            metadata={label: value, "caption": caption},
+        )
+        memory.add("stays", profile="p", session="other")
+        memory.search(text, profile="p")
+        vector = stored_vectors(memory._store, wanted)[0]
+        before = raw_bytes(path)
+        # The control: all of it can be found this way.
+        assert [part for part in parts if part.encode() not in before] == []
+        assert vector.astype("<f4").tobytes() in before
+        receipt = memory.forget(
+            **{
+                "ids": {"ids": [wanted], "profile": "p"},
+                "session": {"session": session, "profile": "p"},
+                "filters": {"filters": {label: value}, "profile": "p"},
+                "profile": {"profile": "p"},
+            }[way]
+        )
+        assert receipt.erased
+        assert wanted in receipt.ids
+        for moment in ("open", "closed"):
+            data = raw_bytes(path)
+            found = [
+                (part, what)
+                for part in parts
+                for what, trace in traces(part, vector).items()
+                if trace in data
+            ]
+            assert found == [], moment
+            memory.close()
+    assert b"stays 7" in raw_bytes(path)
+
+
+def test_everything_is_forgotten(tmp_path: Path, embedder: HashingEmbedder) -> None:
+    path = tmp_path / "me.db"
+    with Memory.open(path, embedder=embedder) as memory:
+        ids = memory.add_many(
+            [{"text": f"CANARY {i} " + "x" * 500, "profile": f"p{i % 3}"} for i in range(300)]
+        )
+        vector = stored_vectors(memory._store, ids[0])[0]
+        memory.search("canary", profile="p0")
+        size = memory.stats()["file_bytes"] + memory.stats()["log_bytes"]
+        gone = [i for n in range(3) for i in memory.forget(profile=f"p{n}").ids]
+        assert sorted(gone) == ids
+        assert memory.forget(profile="p0").count == 0  # nothing left to forget is no error
+        data = raw_bytes(path)
+        assert b"CANARY" not in data
+        assert b"canari" not in data
+        assert vector.astype("<f4").tobytes() not in data
+        assert memory.stats()["file_bytes"] < size / 3
+        assert memory.search("canary", profile="p0") == []
+        assert memory.check().ok
+        assert memory.add("new", profile="p0") == ids[-1] + 1
+        assert [hit.text for hit in memory.search("new", profile="p0")] == ["new"]
+
+
+def test_scores_are_those_of_a_store_that_never_had_it(
+    tmp_path: Path, embedder: HashingEmbedder
+) -> None:
+    rng = random.Random(3)
+    words = [canary(i, rng) for i in range(60)]
+    stays = [f"{rng.choice(words)} {rng.choice(words)} {rng.choice(words)}" for _ in range(90)]
+    goes = [f"{rng.choice(words)} {rng.choice(words)}" for _ in range(60)]
+    with (
+        Memory.open(tmp_path / "a.db", embedder=embedder) as changed,
+        Memory.open(tmp_path / "b.db", embedder=embedder) as never,
+    ):
+        when = "2024-05-01T10:00:00Z"
+        kept = changed.add_many([{"text": text, "when": when} for text in stays[:45]])
+        extra = changed.add_many([{"text": text, "when": when} for text in goes])
+        kept += changed.add_many([{"text": text, "when": when} for text in stays[45:]])
+        changed.search(words[0])  # the metric has learnt them all
+        changed.forget(extra[:20])
+        changed.search(words[0])
+        changed.forget(extra[20:])
+        ids = never.add_many([{"text": text, "when": when} for text in stays])
+        number = dict(zip(ids, kept, strict=True))
+        for query in words[:10]:
+            a, b = changed.search(query, k=90), never.search(query, k=90)
+            assert [(hit.id, hit.score) for hit in a] == [(number[hit.id], hit.score) for hit in b]
+            assert a.scoring == b.scoring

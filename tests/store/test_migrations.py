@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import shutil
 import sqlite3
+from pathlib import Path
 
 import pytest
+from riemem.embed import HashingEmbedder
 from riemem.errors import SchemaVersionError
+from riemem.memory import Memory
 from riemem.store.migrations import MIGRATIONS, SCHEMA_VERSION, Migration, migrate
 
 
@@ -59,9 +63,57 @@ def test_a_step_that_fails_leaves_the_version_before_it() -> None:
 def test_a_newer_store_is_left_alone() -> None:
     connection = fresh()
     connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(
-        SchemaVersionError, match=r"^me\.db: the store has schema version 99, .* up to 1"
-    ):
+    with pytest.raises(SchemaVersionError, match=rf"version 99, .* up to {SCHEMA_VERSION}"):
         migrate(connection, "me.db")
     assert version(connection) == 99
     assert connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
+
+
+FIXTURES = Path(__file__).parent / "fixtures"
+TEXTS = ["I moved to Porto", "The harbour was full of boats", "Tea, please"]
+
+
+@pytest.mark.parametrize("version_", range(1, SCHEMA_VERSION))
+def test_a_store_of_every_earlier_schema_opens(tmp_path: Path, version_: int) -> None:
+    fixture = FIXTURES / f"schema_v{version_}.db"
+    assert fixture.exists(), f"python tests/store/fixtures/make_fixture.py {version_}"
+    path = tmp_path / "me.db"
+    shutil.copy(fixture, path)
+    embedder = HashingEmbedder(dim=8)
+    with Memory.open(path, embedder=embedder, readonly=True) as memory:
+        assert [record.text for record in memory.list(order="id")] == TEXTS
+        assert memory.search("boats")[0].text == TEXTS[1]
+    assert path.read_bytes() == fixture.read_bytes()  # reading brings nothing up to date
+    with Memory.open(path, embedder=embedder) as memory:
+        assert memory.stats()["schema_version"] == SCHEMA_VERSION
+        assert [record.text for record in memory.list(order="id")] == TEXTS
+        assert [record.key for record in memory.list(order="id")] == ["key1", "key2", "key3"]
+        assert memory.search("boats")[0].text == TEXTS[1]
+        assert [hit.id for hit in memory.search("tea", filters={"n": 3})] == [3]
+        report = memory.check()
+        assert report.ok, report.problems
+        assert memory.add("new", key="key1") == 1
+        assert memory.add("The kettle is new") == 4
+        assert memory.update(2, text="The harbour was empty").text == "The harbour was empty"
+        assert memory.forget(1).erased
+        assert memory.search("kettle", k=1)[0].id == 4
+        report = memory.check()
+        assert report.ok, report.problems
+    connection = sqlite3.connect(path)
+    steps = connection.execute("SELECT version, name FROM migrations ORDER BY version").fetchall()
+    connection.close()
+    assert steps == [(step.version, step.name) for step in MIGRATIONS]
+
+
+def test_a_process_with_an_older_riemem_does_not_write_to_what_a_newer_one_changed(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "me.db"
+    with Memory.open(path, embedder=HashingEmbedder(dim=8)) as memory:
+        memory.add("tea")
+        other = sqlite3.connect(path)
+        other.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+        other.close()
+        with pytest.raises(SchemaVersionError, match=f"schema version {SCHEMA_VERSION + 1}"):
+            memory.add("milk")
+        assert [record.text for record in memory.list()] == ["tea"]

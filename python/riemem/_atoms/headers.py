@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-_WORD = re.compile(r"[^\W\d_][\w'’-]{2,}")
+_WORD = re.compile(r"[^\W\d_][\w'\u2019-]{2,}")
 # Words that say nothing about a subject.
 _SMALL_WORDS = """
 about after again all also although always and any anything are aren't because been before being

@@ -178,7 +178,8 @@ class AtomState:
     def unit_rows(self, rows: I64 | slice = slice(None)) -> F64:
         """Return rows as float64 unit vectors."""
         wide: F64 = self.view("rows")[rows].astype(np.float64)
-        return wide / np.sqrt(self.view("squares")[rows])[:, None]
+        unit: F64 = wide / np.sqrt(self.view("squares")[rows])[:, None]
+        return unit
 
     @property
     def nbytes(self) -> int:

@@ -63,7 +63,8 @@ class CompressedAtoms:
 
         A "summary" remembers each member only as the mean of its atom inside the atom's basis.
         """
-        return _RECONSTRUCT[self.form](self)
+        rows: F64 = _RECONSTRUCT[self.form](self)
+        return rows
 
 
 def compress(
@@ -112,7 +113,7 @@ def leading_basis(rows: F64, rank: int) -> F64:
 def choose_rank(rows: F64, rank: int | None, energy: float) -> int:
     """Return `rank`, or, when it is None, the smallest that holds `energy` of the squares."""
     if rank is not None:
-        return min(rank, *rows.shape)
+        return min(rank, int(rows.shape[0]), int(rows.shape[1]))
     squares = np.linalg.svd(rows, compute_uv=False) ** 2
     total = np.cumsum(squares)
     return min(int(np.searchsorted(total, energy * total[-1] * (1.0 - 1e-12))) + 1, total.size)

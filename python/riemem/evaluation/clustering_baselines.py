@@ -85,7 +85,8 @@ def dp_means(rows: F32, threshold: float, *, passes: int = _PASSES) -> I64:
     labels: I64 = np.zeros(len(wide), np.int64)
     count = 0
     for turn in range(passes):
-        before = labels.copy()
+        before = labels
+        labels = np.empty(len(wide), np.int64)
         for i in range(len(wide)):
             distance = squares[:count] - 2.0 * (centres[:count] @ wide[i]) + norms[i]
             nearest = int(np.argmin(distance)) if count else -1
@@ -98,13 +99,11 @@ def dp_means(rows: F32, threshold: float, *, passes: int = _PASSES) -> I64:
                 centres[nearest] += (wide[i] - centres[nearest]) / sizes[nearest]
                 squares[nearest] = centres[nearest] @ centres[nearest]
             labels[i] = nearest
+        names, labels = np.unique(labels, return_inverse=True)
+        count = names.size  # clusters that nobody is in are gone
         for c in range(count):
-            own = wide[labels == c]
-            if own.size:
-                centres[c] = own.mean(axis=0)
-                squares[c] = centres[c] @ centres[c]
+            centres[c] = wide[labels == c].mean(axis=0)
+            squares[c] = centres[c] @ centres[c]
         if turn and (labels == before).all():
             break
-    _, names = np.unique(labels, return_inverse=True)
-    found: I64 = names.astype(np.int64)
-    return found
+    return labels

@@ -132,11 +132,11 @@ def _realmem(data: Mapping[str, Any]) -> Stream:
             session, entries = str(dialogue["session_uuid"]), dialogue["dialogue_turns"]
             when = _realmem_instant(dialogue.get("current_time"))
             visible = len(turns)
+            known = {turn.session for turn in turns}
             for j, entry in enumerate(entries):
                 speaker, text = str(entry["speaker"]), str(entry["content"])
                 if entry.get("is_query"):
                     gold = _answer_sessions(entries[j + 1 :])
-                    known = {turn.session for turn in turns}
                     reachable = tuple(g for g in gold if g in known)
                     if reachable:
                         questions.append(PackQuestion(text, reachable, visible))

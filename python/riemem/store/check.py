@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from riemem.store.atoms import check_atoms, place_missing, remember
 from riemem.store.records import check_metadata
 from riemem.store.sqlite import Store, get_meta, read_identity
 
@@ -72,6 +73,7 @@ def check_store(store: Store) -> CheckReport:
             report.counts[table] = connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
         _check_vectors(connection, report)
         _check_labels(connection, report)
+        report.problems += check_atoms(connection)
         newest = connection.execute("SELECT coalesce(max(revision), 0) FROM memories").fetchone()[0]
         if newest > int(get_meta(connection, "revision") or 0):
             report.problems.append("meta: the revision is behind the newest memory")
@@ -88,6 +90,8 @@ def rebuild_derived(store: Store, report: CheckReport) -> None:
     with store.writing() as transaction:
         connection = transaction.connection
         connection.execute("DELETE FROM vectors WHERE memory_id NOT IN (SELECT id FROM memories)")
+        connection.execute("DELETE FROM atoms WHERE memory_id NOT IN (SELECT id FROM memories)")
+        placed = place_missing(store, transaction)
         connection.execute("DELETE FROM labels")
         for memory_id, metadata in connection.execute("SELECT id, metadata FROM memories"):
             _, labels = check_metadata(json.loads(metadata))
@@ -101,7 +105,8 @@ def rebuild_derived(store: Store, report: CheckReport) -> None:
             "FROM memories)) WHERE key = 'revision'"
         )
         connection.execute("REINDEX")
-    report.repaired += ["labels", "words", "indexes"]
+    remember(store, transaction, placed)
+    report.repaired += ["labels", "words", "indexes", "atoms"]
 
 
 def _check_vectors(connection: sqlite3.Connection, report: CheckReport) -> None:

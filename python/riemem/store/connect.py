@@ -25,6 +25,7 @@ from riemem.store.migrations import migrate, refuse_newer
 from riemem.store.schema import APPLICATION_ID, MIN_SQLITE, PAGE_SIZE
 
 __all__ = ["DURABILITY", "IN_MEMORY", "connect", "explain_errors", "inspect_path"]
+__all__ += ["open_reader"]
 
 IN_MEMORY = ":memory:"
 
@@ -156,6 +157,11 @@ def explain_errors(path: str, timeout: float = 0.0) -> Iterator[None]:
         if "is full" in text:
             raise StoreError(f"{path}: the disk is full; nothing of this write was kept") from error
         raise StoreError(f"{path}: {text}") from error
+
+
+def open_reader(path: str, timeout: float) -> sqlite3.Connection:
+    """Return one more connection for reading a store that is open already."""
+    return _configured(_open_readonly(path, timeout), "full", True)
 
 
 def _open_named(name: str, timeout: float, *, uri: bool) -> sqlite3.Connection:

@@ -11,7 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from riemem.errors import SchemaVersionError
-from riemem.store.schema import APPLICATION_ID, SCHEMA_V1
+from riemem.store.schema import (
+    APPLICATION_ID,
+    ATOMS,
+    SCHEMA_V1,
+    SENSITIVITIES,
+    WORDS_BY_WRITER,
+)
 from riemem.store.times import now_us
 
 __all__ = ["MIGRATIONS", "SCHEMA_VERSION", "Migration", "migrate", "refuse_newer"]
@@ -27,7 +33,12 @@ class Migration:
 
 
 #: In order; a released step is never edited, only followed by another.
-MIGRATIONS: tuple[Migration, ...] = (Migration(1, "first release", SCHEMA_V1),)
+MIGRATIONS: tuple[Migration, ...] = (
+    Migration(1, "first release", SCHEMA_V1),
+    Migration(2, "words are indexed by the writer", WORDS_BY_WRITER),
+    Migration(3, "memories have atoms", ATOMS),
+    Migration(4, "sensitivities are kept", SENSITIVITIES),
+)
 
 SCHEMA_VERSION = MIGRATIONS[-1].version
 

@@ -133,14 +133,15 @@ def changes(store: Store, profile: str, since: int, identity: Identity) -> Chang
     with store.reading() as connection:
         stored = require_identity(connection, identity, store.path)
         revision = int(get_meta(connection, "revision") or 0)
-        rows: list[tuple[int, int, bytes]] = []
+        rows: list[tuple[int, int, int, bytes]] = []
         touched: list[int] = []
         forgotten: list[int] = []
         if revision != since:
+            # All of them are read as they lie in the file, a few by way of the index of revisions.
+            tables = "vectors CROSS JOIN memories" if since < 0 else "memories JOIN vectors"
             rows = connection.execute(
-                "SELECT memory_id, vectors.id, vector FROM memories JOIN vectors "
-                "ON memory_id = memories.id WHERE profile = ? AND revision > ? "
-                "ORDER BY memory_id, chunk",
+                f"SELECT memory_id, chunk, vectors.id, vector FROM {tables} "
+                "ON memory_id = memories.id WHERE profile = ? AND revision > ?",
                 (profile, since),
             ).fetchall()
             touched = _column(
@@ -152,16 +153,24 @@ def changes(store: Store, profile: str, since: int, identity: Identity) -> Chang
                 forgotten = _column(
                     connection, "SELECT id FROM forgotten WHERE revision > ? ORDER BY id", (since,)
                 )
-    vector_ids = np.fromiter((row[1] for row in rows), dtype=np.int64, count=len(rows))
     return Changes(
-        revision,
-        stored,
-        tuple(forgotten),
-        tuple(touched),
-        np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows)),
-        vector_ids,
-        decode([row[2] for row in rows], identity.dim, [row[1] for row in rows]),
+        revision, stored, tuple(forgotten), tuple(touched), *_in_order(rows, identity.dim)
     )
+
+
+def _in_order(
+    rows: list[tuple[int, int, int, bytes]], dim: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+    """Memory ids, vector ids and vectors by memory, then chunk."""
+    if not rows:
+        return np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, dim), np.float32)
+    memories, chunks, ids, blobs = zip(*rows, strict=True)
+    memory_ids, vector_ids = np.array(memories, np.int64), np.array(ids, np.int64)
+    vectors = decode(blobs, dim, ids)
+    order = np.lexsort((np.array(chunks, np.int64), memory_ids))
+    if (order[1:] > order[:-1]).all():
+        return memory_ids, vector_ids, vectors
+    return memory_ids[order], vector_ids[order], vectors[order]
 
 
 def stored_vectors(store: Store, memory_id: int) -> npt.NDArray[np.float32]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from riemem.errors import ArgumentError, DTypeError, TextError
 from riemem.store.times import format_instant, parse_instant
@@ -29,6 +29,11 @@ __all__ = [
 MAX_TEXT_BYTES = 16 * 2**20
 MAX_METADATA_BYTES = 2**20
 MAX_NAME_BYTES = 1024
+
+# Made once: json.dumps makes a new one at each call with options of its own.
+_AS_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_AS_CANONICAL = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+_KNOWN = ("text", "speaker", "session", "when", "metadata", "profile", "key")
 
 
 @dataclass(frozen=True)
@@ -60,8 +65,7 @@ class Record:
     key: str | None = None
 
 
-@dataclass(frozen=True)
-class Draft:
+class Draft(NamedTuple):
     """A checked memory that is not stored yet; times in microseconds, metadata as JSON text."""
 
     text: str
@@ -70,7 +74,7 @@ class Draft:
     profile: str = "default"
     observed_at: int | None = None
     metadata: str = "{}"
-    labels: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    labels: tuple[tuple[str, str], ...] = ()
     key: str | None = None
 
     @property
@@ -176,7 +180,7 @@ def check_metadata(
         raise DTypeError(f"{name}: expected a mapping with str keys, got {type(value).__name__}")
     try:
         plain = _plain(value, name)
-        text = json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = _AS_JSON.encode(plain)
         labels = tuple((key, canonical(item)) for key, item in plain.items())
     except RecursionError as error:
         raise ArgumentError(f"{name}: nested too deeply (or inside itself)") from error
@@ -198,9 +202,7 @@ def canonical(value: object) -> str:
     >>> canonical(1.0), canonical(True), canonical({"b": 1, "a": [2.5]})
     ('1', 'true', '{"a":[2.5],"b":1}')
     """
-    return json.dumps(
-        _whole_floats(value), ensure_ascii=False, sort_keys=True, separators=(",", ":")
-    )
+    return _AS_CANONICAL.encode(value if isinstance(value, str) else _whole_floats(value))
 
 
 def draft(item: Mapping[str, Any], profile: str, where: str = "") -> Draft:
@@ -225,37 +227,39 @@ def draft(item: Mapping[str, Any], profile: str, where: str = "") -> Draft:
     >>> draft({"text": "hi", "when": "1970-01-01T00:00:00Z"}, "default").observed_at
     0
     """
-    known = ("text", "speaker", "session", "when", "metadata", "profile", "key")
-    unknown = [key for key in item if key not in known]
+    unknown = [key for key in item if key not in _KNOWN]
     if unknown:
-        raise ArgumentError(f"{where}{unknown[0]!s}: unknown argument; expected {', '.join(known)}")
+        raise ArgumentError(
+            f"{where}{unknown[0]!s}: unknown argument; expected {', '.join(_KNOWN)}"
+        )
     if "text" not in item:
         raise ArgumentError(f"{where}text: missing")
-    names: dict[str, str | None] = {}
+    names: list[str | None] = []
     for name in ("speaker", "session", "profile", "key"):
         given = item.get(name)
-        names[name] = None if given is None else check_name(given, where + name)
+        names.append(None if given is None else check_name(given, where + name))
+    speaker, session, own_profile, key = names
     when: str | datetime | None = item.get("when")
     metadata, labels = check_metadata(item.get("metadata"), where + "metadata")
     return Draft(
         text=check_text(item["text"], where + "text"),
-        speaker=names["speaker"],
-        session=names["session"],
-        profile=names["profile"] or profile,
+        speaker=speaker,
+        session=session,
+        profile=own_profile or profile,
         observed_at=None if when is None else parse_instant(when, where + "when"),
         metadata=metadata,
         labels=labels,
-        key=names["key"],
+        key=key,
     )
 
 
 def _plain(value: object, name: str) -> Any:
     """Copy of a JSON value made of exactly the types that come back from the store."""
-    if value is None or isinstance(value, bool):
-        return value
     if isinstance(value, str):
         _utf8_size(value, name)
         return str(value)
+    if value is None or isinstance(value, bool):
+        return value
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
@@ -263,11 +267,15 @@ def _plain(value: object, name: str) -> Any:
             raise ArgumentError(f"{name}: {value} is not JSON; expected a finite number")
         return float(value)
     if isinstance(value, Mapping):
-        for key in value:
+        plain = {}
+        for key, item in value.items():
             if not isinstance(key, str):
                 raise DTypeError(f"{name}: expected str keys, got {type(key).__name__} {key!r}")
             _utf8_size(key, name)
-        return {str(key): _plain(item, f"{name}[{key!r}]") for key, item in value.items()}
+            # Most values are short words or numbers, and need no message with their name.
+            simple = type(item) is int or (type(item) is str and item.isascii())
+            plain[str(key)] = item if simple else _plain(item, f"{name}[{key!r}]")
+        return plain
     if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray, memoryview)):
         return [_plain(item, f"{name}[{i}]") for i, item in enumerate(value)]
     raise DTypeError(f"{name}: {type(value).__name__} is not JSON")
@@ -284,6 +292,8 @@ def _whole_floats(value: object) -> object:
 
 
 def _utf8_size(value: str, name: str) -> int:
+    if value.isascii():
+        return len(value)
     try:
         return len(value.encode("utf-8"))
     except UnicodeEncodeError as error:

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["APPLICATION_ID", "MIN_SQLITE", "PAGE_SIZE", "SCHEMA_V1"]
+__all__ = [
+    "APPLICATION_ID",
+    "ATOMS",
+    "MIN_SQLITE",
+    "PAGE_SIZE",
+    "SCHEMA_V1",
+    "SENSITIVITIES",
+    "WORDS_BY_WRITER",
+]
 
 #: Written into the header of every store ("RIEM" in ASCII), so that a stranger's database is told
 #: apart before anything is read or written.
@@ -105,4 +113,34 @@ SCHEMA_V1 = (
             SELECT id, speaker, text, day FROM words WHERE id = new.id;
     END""",
     "INSERT INTO meta (key, value) VALUES ('revision', 0)",
+)
+
+# A trigger that writes to the word index makes a segment of the index per row, which costs seven
+# times the rest of the row. The writer now indexes all rows of a transaction in one statement.
+# What changes or removes a memory still goes through triggers.
+WORDS_BY_WRITER = ("DROP TRIGGER words_added",)
+
+# The atom of each memory (riemem.store.atoms). `arrival` is the order in which members came, which
+# is the order in which centroids are summed.
+ATOMS = (
+    """CREATE TABLE atoms (
+        memory_id INTEGER PRIMARY KEY REFERENCES memories (id) ON DELETE CASCADE,
+        atom INTEGER NOT NULL,
+        arrival INTEGER NOT NULL UNIQUE
+    ) STRICT""",
+    "CREATE INDEX atoms_atom ON atoms (atom)",
+)
+
+# What a language model said about a memory's text (riemem.store.sensitivities). The key is a hash
+# of text, model and condition; a text that changes takes its rows away.
+SENSITIVITIES = (
+    """CREATE TABLE sensitivities (
+        memory_id INTEGER NOT NULL REFERENCES memories (id) ON DELETE CASCADE,
+        key TEXT NOT NULL,
+        value BLOB NOT NULL,
+        PRIMARY KEY (memory_id, key)
+    ) STRICT, WITHOUT ROWID""",
+    """CREATE TRIGGER sensitivities_stale AFTER UPDATE OF speaker, text ON memories BEGIN
+        DELETE FROM sensitivities WHERE memory_id = old.id;
+    END""",
 )

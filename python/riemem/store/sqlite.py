@@ -24,7 +24,16 @@ from riemem.errors import (
     StoreLockedError,
     StoreReadOnlyError,
 )
-from riemem.store.connect import DURABILITY, IN_MEMORY, connect, explain_errors, inspect_path
+from riemem.store.connect import (
+    DURABILITY,
+    IN_MEMORY,
+    connect,
+    explain_errors,
+    inspect_path,
+    open_reader,
+)
+from riemem.store.filesystem import require_local
+from riemem.store.migrations import refuse_newer
 
 __all__ = ["Identity", "Store", "Transaction"]
 
@@ -82,6 +91,8 @@ class Store:
         self._pid = os.getpid()
         self._closed = False
         self._file = _file_at(path)
+        self._log_path = path if path == IN_MEMORY else f"{os.path.realpath(path)}-wal"
+        self._log = _file_at(self._log_path)
         self._finalizer = weakref.finalize(self, _close_connections, connections, self._pid)
         _live.add(self)
 
@@ -134,6 +145,8 @@ class Store:
             new = True
         else:
             new = inspect_path(name, readonly=readonly, create=create)
+            if not readonly:
+                require_local(name)
         connections = connect(
             name, readonly=readonly, timeout=seconds, durability=durability, new=new
         )
@@ -183,6 +196,26 @@ class Store:
                     connection.execute("ROLLBACK")
 
     @contextmanager
+    def snapshot(self) -> Iterator[sqlite3.Connection]:
+        """A read transaction on a connection of its own, for reading at length.
+
+        Searches and writes of this process go on meanwhile. A store in memory has one connection
+        only, which is kept.
+        """
+        if self.path == IN_MEMORY:
+            with self.reading() as connection:
+                yield connection
+            return
+        self._check_usable()
+        with explain_errors(self.path, self.timeout):
+            connection = open_reader(self.path, self.timeout)
+            try:
+                connection.execute("BEGIN")
+                yield connection
+            finally:
+                connection.close()
+
+    @contextmanager
     def writing(self) -> Iterator[Transaction]:
         """A write transaction, committed at the end or undone by an exception.
 
@@ -193,11 +226,15 @@ class Store:
         StoreLockedError
             Another writer kept the store for longer than the timeout.
         """
-        self.check_writable()
+        if self.readonly:
+            self.check_writable()
         with self._holding(self._write_lock), explain_errors(self.path, self.timeout):
             connection = self._writer
             connection.execute("BEGIN IMMEDIATE")
             try:
+                # A newer riemem may have changed the tables since this store was opened.
+                version = connection.execute("PRAGMA user_version").fetchone()[0]
+                refuse_newer(int(version), self.path)
                 revision = int(
                     connection.execute(
                         "UPDATE meta SET value = value + 1 WHERE key = 'revision' RETURNING value"
@@ -213,7 +250,8 @@ class Store:
     @contextmanager
     def exclusive(self) -> Iterator[sqlite3.Connection]:
         """The writing connection outside any transaction, with this process's readers waiting."""
-        self.check_writable()
+        if self.readonly:
+            self.check_writable()
         with (
             self._holding(self._write_lock),
             self._holding(self._read_lock),
@@ -237,11 +275,14 @@ class Store:
         if self.readonly:
             raise StoreReadOnlyError(f"{self.path}: was opened with readonly=True")
 
-    def _check_usable(self) -> None:
+    def _check_process(self) -> None:
         if os.getpid() != self._pid:
             raise StoreError(
                 f"{self.path}: was opened before this process was forked; open it in the child"
             )
+
+    def _check_usable(self) -> None:
+        self._check_process()
         if self._closed:
             raise StoreError(f"{self.path}: the store is closed")
         # What is written to a deleted file is lost with it, and SQLite does not mind.
@@ -250,10 +291,17 @@ class Store:
                 f"{self.path}: the file was deleted or replaced while it was open; "
                 "close the store and open it again"
             )
+        # Nobody but the last user removes the log. Who opens the store without it makes a new one,
+        # and the two would overwrite each other.
+        if self._log is not None and self._log != _file_at(self._log_path):
+            raise StoreError(
+                f"{self.path}: its log ({self._log_path}) was deleted, moved or replaced while "
+                "it was open; put it back, or close the store and open it again"
+            )
 
     @contextmanager
     def _holding(self, lock: threading.RLock) -> Iterator[None]:
-        self._check_usable()
+        self._check_process()  # a lock that another thread held at the fork is never released
         if not lock.acquire(timeout=self.timeout):
             raise StoreLockedError(
                 f"{self.path}: another thread kept the store busy for more than "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 
 from riemem.errors import ArgumentError, DTypeError
@@ -12,16 +13,23 @@ __all__ = ["day_of", "format_instant", "now_us", "parse_instant"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)
+# The first and the last microsecond of the years 1 to 9999, UTC.
+_FIRST = (datetime.min.replace(tzinfo=timezone.utc) - _EPOCH) // _MICROSECOND
+_LAST = (datetime.max.replace(tzinfo=timezone.utc) - _EPOCH) // _MICROSECOND
 _EXAMPLE = "'2023-10-19T14:02:00+00:00'"
 
 # Written out rather than left to datetime.fromisoformat, which accepts other strings in each
 # Python version (3.10 knows no 'Z' and only 3 or 6 digits of a second).
 _ISO = re.compile(
-    r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)[Tt ]"
-    r"(?P<hour>\d\d):(?P<minute>\d\d)(?::(?P<second>\d\d)(?:[.,](?P<fraction>\d{1,9}))?)?"
-    r"(?:(?P<zulu>[Zz])|(?P<sign>[+-])(?P<oh>\d\d):?(?P<om>\d\d)?(?::?(?P<os>\d\d))?)?",
+    r"(\d{4})-(\d\d)-(\d\d)[Tt ]"
+    r"(\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?"
+    r"(?:([Zz])|([+-])(\d\d):?(\d\d)?(?::?(\d\d))?)?",
     re.ASCII,
 )
+
+
+# The one form that every Python version reads, and reads alike.
+_PLAIN = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:[0-5]\d", re.ASCII)
 
 
 def now_us() -> int:
@@ -78,13 +86,12 @@ def parse_instant(value: str | datetime, name: str = "when") -> int:
             f"{name}: expected an offset or 'Z' as in {_EXAMPLE}, got {_shown(value)}, "
             "which could mean any time zone"
         )
-    try:
-        microseconds = (moment - _EPOCH) // _MICROSECOND
-        format_instant(microseconds)  # an offset can push year 1 or 9999 over the edge
-    except OverflowError as error:
+    since = moment - _EPOCH
+    microseconds = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    if not _FIRST <= microseconds <= _LAST:  # an offset can push year 1 or 9999 over the edge
         raise ArgumentError(
             f"{name}: expected an instant in the years 1 to 9999 UTC, got {_shown(value)}"
-        ) from error
+        )
     return microseconds
 
 
@@ -111,29 +118,30 @@ def day_of(microseconds: int) -> str:
 
 
 def _from_text(value: str, name: str) -> datetime:
+    if _PLAIN.fullmatch(value):
+        with suppress(ValueError):  # the message is made below
+            return datetime.fromisoformat(value)
     match = _ISO.fullmatch(value.strip())
     if match is None:
         raise ArgumentError(f"{name}: expected ISO 8601 such as {_EXAMPLE}, got {_shown(value)}")
-    part = match.groupdict()
+    year, month, day, hour, minute, second, fraction, zulu, sign, oh, om, os = match.groups()
     zone: timezone | None = None
     try:
-        if part["zulu"]:
+        if zulu:
             zone = timezone.utc
-        elif part["sign"]:
-            offset = timedelta(
-                hours=int(part["oh"]), minutes=int(part["om"] or 0), seconds=int(part["os"] or 0)
-            )
-            if int(part["om"] or 0) > 59 or int(part["os"] or 0) > 59:
+        elif sign:
+            if int(om or 0) > 59 or int(os or 0) > 59:
                 raise ValueError("minutes and seconds of an offset go to 59")
-            zone = timezone(-offset if part["sign"] == "-" else offset)
+            offset = timedelta(hours=int(oh), minutes=int(om or 0), seconds=int(os or 0))
+            zone = timezone(-offset if sign == "-" else offset)
         return datetime(
-            int(part["year"]),
-            int(part["month"]),
-            int(part["day"]),
-            int(part["hour"]),
-            int(part["minute"]),
-            int(part["second"] or 0),
-            int((part["fraction"] or "").ljust(6, "0")[:6]),
+            int(year),
+            int(month),
+            int(day),
+            int(hour),
+            int(minute),
+            int(second or 0),
+            int(fraction.ljust(6, "0")[:6]) if fraction else 0,
             tzinfo=zone,
         )
     except ValueError as error:

@@ -42,15 +42,16 @@ def decode(blobs: Sequence[bytes], dim: int, ids: Sequence[int] | None = None) -
     array([[1.]], dtype=float32)
     """
     size = dim * _STORED.itemsize
-    for position, blob in enumerate(blobs):
-        if len(blob) != size:
-            which = ids[position] if ids is not None else position
-            raise StoreCorruptError(
-                f"vector {which} has {len(blob)} bytes, expected {size} ({dim} float32 numbers); "
-                "run `riemem check --repair`"
-            )
-    data = np.frombuffer(b"".join(blobs), dtype=_STORED).reshape(len(blobs), dim)
-    return data.astype(np.float32, copy=True)
+    if not set(map(len, blobs)) <= {size}:
+        position, blob = next((i, b) for i, b in enumerate(blobs) if len(b) != size)
+        which = ids[position] if ids is not None else position
+        raise StoreCorruptError(
+            f"vector {which} has {len(blob)} bytes, expected {size} ({dim} float32 numbers); "
+            "run `riemem check --repair`"
+        )
+    # Joined into memory that may be written to, which is then theirs; copied once.
+    data = np.frombuffer(bytearray().join(blobs), dtype=_STORED).reshape(len(blobs), dim)
+    return data.astype(np.float32, copy=False)
 
 
 def check_rows(rows: object, count: int, dim: int, source: str) -> Rows:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from riemem.clustering import MaxMemberClusters
 from riemem.errors import MemoryNotFoundError, StoreError
+from riemem.store import atoms
 from riemem.store.filters import Scope
 from riemem.store.records import Draft
 from riemem.store.sqlite import (
@@ -20,8 +24,8 @@ from riemem.store.sqlite import (
 )
 from riemem.store.times import format_instant, now_us
 
-__all__ = ["Change", "Forgotten", "compact", "existing_keys", "forget", "insert"]
-__all__ += ["replace_vectors", "resume_erasure", "update"]
+__all__ = ["Change", "Forgotten", "Origin", "already_there", "compact", "forget", "insert"]
+__all__ += ["never_held_any", "replace_vectors", "resume_erasure", "update"]
 
 
 @dataclass(frozen=True)
@@ -60,19 +64,33 @@ class Change:
     blobs: Sequence[bytes] | None
 
 
-def existing_keys(store: Store, drafts: Sequence[Draft]) -> dict[tuple[str, str], int]:
-    """Return the ids of those drafts' (profile, key) pairs that are already in the store."""
+class Origin(NamedTuple):
+    """What an imported memory was in the store it comes from."""
+
+    id: int
+    created_at: int
+    updated_at: int
+
+
+def already_there(
+    store: Store, drafts: Sequence[Draft], *, skip_duplicates: bool = False
+) -> dict[int, int]:
+    """Return the positions of the drafts that need not be stored, with the ids of their memories.
+
+    Parameters
+    ----------
+    drafts : sequence of Draft
+    skip_duplicates : bool
+        Beside those whose key is there, also those that repeat a memory in everything they say.
+    """
+    if not skip_duplicates and all(item.key is None for item in drafts):
+        return {}
     with store.reading() as connection:
-        found = {}
-        for item in drafts:
-            if item.key is not None:
-                row = connection.execute(
-                    "SELECT id FROM memories WHERE profile = ? AND key = ?",
-                    (item.profile, item.key),
-                ).fetchone()
-                if row is not None:
-                    found[item.profile, item.key] = int(row[0])
-        return found
+        return {
+            position: found
+            for position, item in enumerate(drafts)
+            if (found := _known(connection, item, skip_duplicates)) is not None
+        }
 
 
 def insert(
@@ -80,6 +98,9 @@ def insert(
     drafts: Sequence[Draft],
     blobs: Sequence[Sequence[bytes]],
     identity: Identity,
+    *,
+    skip_duplicates: bool = False,
+    origins: Sequence[Origin] | None = None,
 ) -> list[int]:
     """Store memories with their vectors, all of them or none, and return their ids.
 
@@ -92,6 +113,11 @@ def insert(
         The chunks' vectors of each draft.
     identity : Identity
         Whose vectors they are.
+    skip_duplicates : bool
+        The same for a draft that repeats a memory in everything it says.
+    origins : sequence of Origin, optional
+        Where the drafts come from, ids ascending; they keep their ids if this store never held a
+        memory.
 
     Raises
     ------
@@ -101,23 +127,28 @@ def insert(
         connection = transaction.connection
         if require_identity(connection, identity, store.path) is None:
             write_identity(connection, identity)
-        keys: dict[tuple[str, str], int] = {}
+        same: dict[object, int] = {}  # what was given in this call so far
         ids, rows, vectors, labels = [], [], [], []
         now = now_us()
         row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'memories'")
-        next_id = int((row.fetchone() or (0,))[0]) + 1
-        for item, chunks in zip(drafts, blobs, strict=True):
-            if item.key is not None:
-                known = keys.get((item.profile, item.key)) or _id_of_key(transaction, item)
+        first_id = next_id = int((row.fetchone() or (0,))[0]) + 1
+        keep = origins is not None and next_id == 1
+        for i, (item, chunks) in enumerate(zip(drafts, blobs, strict=True)):
+            if origins is not None and keep:
+                next_id = origins[i].id
+            if item.key is not None or skip_duplicates:
+                what = item if item.key is None else (item.profile, item.key)
+                known = same.get(what) or _known(connection, item, skip_duplicates)
                 if known is not None:
                     ids.append(known)
                     continue
-                keys[item.profile, item.key] = next_id
+                same[what] = next_id
             observed = now if item.observed_at is None else item.observed_at
+            created, updated = (now, now) if origins is None else origins[i][1:]
             rows.append(
                 (
                     *(next_id, item.profile, item.session, item.speaker, item.text, item.metadata),
-                    *(item.key, observed, now, now, transaction.revision),
+                    *(item.key, observed, created, updated, transaction.revision),
                 )
             )
             vectors += [(next_id, chunk, blob) for chunk, blob in enumerate(chunks)]
@@ -130,8 +161,20 @@ def insert(
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             rows,
         )
+        connection.execute(
+            "INSERT INTO memories_fts (rowid, speaker, text, day) "
+            "SELECT id, speaker, text, day FROM words WHERE id BETWEEN ? AND ?",
+            (first_id, next_id - 1),
+        )
         _insert_vectors(transaction, vectors)
+        firsts = {memory_id: blob for memory_id, chunk, blob in vectors if chunk == 0}
         _insert_labels(transaction, labels)
+        placed = atoms.place(
+            store,
+            transaction,
+            [(new[0], new[1], blob) for new in rows if (blob := firsts.get(new[0])) is not None],
+        )
+    atoms.remember(store, transaction, placed)
     return ids
 
 
@@ -161,6 +204,7 @@ def update(store: Store, change: Change, identity: Identity | None) -> bool:
                 *(now_us(), transaction.revision, change.memory_id),
             ),
         )
+        placed: dict[str, MaxMemberClusters] = {}
         connection.execute("DELETE FROM labels WHERE memory_id = ?", (change.memory_id,))
         _insert_labels(transaction, [(change.memory_id, k, v) for k, v in item.labels])
         if change.blobs is not None and identity is not None:
@@ -169,7 +213,11 @@ def update(store: Store, change: Change, identity: Identity | None) -> bool:
             _insert_vectors(
                 transaction, [(change.memory_id, i, blob) for i, blob in enumerate(change.blobs)]
             )
-        return True
+            atoms.leave(connection, [change.memory_id])
+            first = [(change.memory_id, item.profile, blob) for blob in change.blobs[:1]]
+            placed = atoms.place(store, transaction, first)
+    atoms.remember(store, transaction, placed)
+    return True
 
 
 def replace_vectors(
@@ -196,7 +244,10 @@ def replace_vectors(
             [(transaction.revision, memory_id) for memory_id in blobs],
         )
         write_identity(connection, identity)
-        return True
+        atoms.leave(connection, list(blobs))
+        placed = atoms.place_missing(store, transaction)
+    atoms.remember(store, transaction, placed)
+    return True
 
 
 def forget(store: Store, where: Scope, ids: Sequence[int] | None = None) -> Forgotten:
@@ -259,6 +310,13 @@ def resume_erasure(store: Store) -> bool:
         return False
 
 
+def never_held_any(store: Store) -> bool:
+    """Whether no memory was ever in this store, so that any id is free."""
+    with store.reading() as connection:
+        row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'memories'")
+        return int((row.fetchone() or (0,))[0]) == 0
+
+
 def compact(store: Store) -> bool:
     """Rewrite the file without free space and empty its log; False when others were reading."""
     with store.exclusive() as connection:
@@ -272,11 +330,23 @@ def compact(store: Store) -> bool:
         return not busy
 
 
-def _id_of_key(transaction: Transaction, item: Draft) -> int | None:
-    row = transaction.connection.execute(
-        "SELECT id FROM memories WHERE profile = ? AND key = ?", (item.profile, item.key)
-    ).fetchone()
-    return None if row is None else int(row[0])
+def _known(connection: sqlite3.Connection, item: Draft, skip_duplicates: bool) -> int | None:
+    """The memory with the draft's key, or, if wanted and it has none, one that says the same."""
+    if item.key is not None:
+        sql = "SELECT id FROM memories WHERE profile = ? AND key = ?"
+        values: tuple[object, ...] = (item.profile, item.key)
+    elif skip_duplicates:
+        sql = (
+            "SELECT min(id) FROM memories WHERE profile = ? AND session IS ? AND speaker IS ? "
+            "AND text = ? AND metadata = ?"
+        )
+        values = (item.profile, item.session, item.speaker, item.text, item.metadata)
+        if item.observed_at is not None:
+            sql, values = f"{sql} AND observed_at = ?", (*values, item.observed_at)
+    else:
+        return None
+    row = connection.execute(sql, values).fetchone()
+    return None if row is None or row[0] is None else int(row[0])
 
 
 def _insert_vectors(transaction: Transaction, rows: list[tuple[int, int, bytes]]) -> None:

@@ -1,0 +1,282 @@
+"""The store against bare SQLite: add, add_many, open, forget, search under writes, recall.
+
+    RIEMEM_BENCH_STORE=10000 pytest -s bench/bench_store.py
+
+Nothing is embedded: the embedder hands out prepared vectors of 384 dimensions. The rows of bare
+SQLite are the same bytes in one table with an integer key, on the same disk, in WAL mode with the
+same page size and `synchronous = FULL`. What is printed beside a time is its ratio to that.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from riemem.memory import Memory
+from riemem.retrieval.dense import DenseChannel
+from riemem.store.schema import PAGE_SIZE
+
+N = int(os.environ.get("RIEMEM_BENCH_STORE", "10000"))
+DIM = 384
+WORDS = [
+    *("harbour", "kettle", "photography", "bicycle", "lantern", "orchard", "violin", "passport"),
+    *("thunder", "saffron", "marathon", "pottery", "glacier", "notebook", "sailing", "tango"),
+    *("compass", "velvet", "meadow", "espresso"),
+]
+
+
+class Prepared:
+    """Vectors around 300 centres, made beforehand."""
+
+    identity, dim, max_tokens = "prepared", DIM, 10**9
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(0)
+        rows = rng.normal(size=(300, DIM))[rng.integers(0, 300, 8192)]
+        rows += rng.normal(size=rows.shape)
+        self.rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+        self.next = 0
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        """Return the next rows."""
+        self.next += len(texts)
+        return self.rows[np.arange(self.next - len(texts), self.next) % len(self.rows)]
+
+
+EMBEDDER = Prepared()
+
+
+def items(count: int, start: int = 0) -> list[dict[str, Any]]:
+    """Turns of 12 words, 50 to a session, a minute apart."""
+    made = []
+    for i in range(start, start + count):
+        words = [WORDS[(i * k + i // 7) % len(WORDS)] for k in range(1, 11)]
+        minute = i % 60
+        made.append(
+            {
+                "text": f"turn {i} {' '.join(words)}",
+                "speaker": "Ana" if i % 2 else "Dave",
+                "session": f"s{i // 50}",
+                "when": f"2024-{1 + i // 3000 % 12:02d}-{1 + i // 60 % 28:02d}T10:{minute:02d}:00Z",
+                "metadata": {"topic": WORDS[i % len(WORDS)]},
+            }
+        )
+    return made
+
+
+class Bare:
+    """One table of SQLite with the same values."""
+
+    def __init__(self, path: Path) -> None:
+        self.db = sqlite3.connect(path, isolation_level=None)
+        self.db.execute(f"PRAGMA page_size = {PAGE_SIZE}")
+        self.db.execute("PRAGMA journal_mode = WAL")
+        self.db.execute("PRAGMA synchronous = FULL")
+        self.db.execute(
+            "CREATE TABLE IF NOT EXISTS t (id INTEGER PRIMARY KEY, text TEXT, speaker TEXT, "
+            "session TEXT, at TEXT, metadata TEXT, vector BLOB)"
+        )
+
+    def add(self, made: Sequence[dict[str, Any]]) -> None:
+        """Insert in one transaction."""
+        vectors = EMBEDDER.embed([""] * len(made))
+        self.db.execute("BEGIN IMMEDIATE")
+        self.db.executemany(
+            "INSERT INTO t (text, speaker, session, at, metadata, vector) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            [
+                (m["text"], m["speaker"], m["session"], m["when"], str(m["metadata"]), v.tobytes())
+                for m, v in zip(made, vectors, strict=True)
+            ],
+        )
+        self.db.execute("COMMIT")
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A store of N memories."""
+    path = tmp_path_factory.mktemp("store") / "me.db"
+    with Memory.open(path, embedder=EMBEDDER) as memory:
+        memory.add_many(items(N))
+    yield path
+    shutil.rmtree(path.parent)
+
+
+def times(call: Callable[[], object], rounds: int) -> tuple[float, float]:
+    """Median and best seconds of a call."""
+    took = []
+    for _ in range(rounds):
+        began = time.perf_counter()
+        call()
+        took.append(time.perf_counter() - began)
+    return float(np.median(took)), min(took)
+
+
+def report(name: str, **figures: float | str) -> None:
+    """Print one line."""
+    shown = ", ".join(
+        f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}"
+        for key, value in figures.items()
+    )
+    print(f"\n{name}: {shown}")
+
+
+def test_one_durable_add(tmp_path: Path) -> None:
+    """In turn with the bare commit of the same row, so that the disk's moods hit both."""
+    bare, ours, theirs = Bare(tmp_path / "bare.db"), [], []
+    with Memory.open(tmp_path / "me.db", embedder=EMBEDDER) as memory:
+        memory.add_many(items(1000))
+        bare.add(items(1000))
+        for item in items(150, start=1000):
+            began = time.perf_counter()
+            memory.add(**item)
+            middle = time.perf_counter()
+            bare.add([item])
+            ours.append(middle - began)
+            theirs.append(time.perf_counter() - middle)
+        assert len(memory.list()) == 1150
+    ratios = np.array(ours) / np.array(theirs)
+    report(
+        "add",
+        ms=1e3 * float(np.median(ours)),
+        bare_ms=1e3 * float(np.median(theirs)),
+        ratio=float(np.median(ratios)),
+    )
+
+
+def test_add_many(tmp_path: Path) -> None:
+    """N memories in one call, without embedding; wall and processor time."""
+    made = items(N)
+    best, best_cpu, best_bare = np.inf, np.inf, np.inf
+    for i in range(3):
+        with Memory.open(tmp_path / f"{i}.db", embedder=EMBEDDER) as memory:
+            began, cpu = time.perf_counter(), time.process_time()
+            ids = memory.add_many(made)
+            best = min(best, time.perf_counter() - began)
+            best_cpu = min(best_cpu, time.process_time() - cpu)
+            assert len(ids) == N
+        bare = Bare(tmp_path / f"bare{i}.db")
+        began = time.perf_counter()
+        bare.add(made)
+        best_bare = min(best_bare, time.perf_counter() - began)
+    report(
+        "add_many",
+        per_second=N / best,
+        per_processor_second=N / best_cpu,
+        bare_per_second=N / best_bare,
+        ratio=best / best_bare,
+    )
+
+
+def test_open_to_the_first_search(filled: Path) -> None:
+    """The vectors alone, and all that `Memory.search` looks at."""
+
+    def dense() -> None:
+        with Memory.open(filled, embedder=EMBEDDER) as memory:
+            channel = DenseChannel(memory._store, "default", memory._embedder)
+            assert len(channel.search("harbour", 10)) == 10
+
+    def whole() -> None:
+        with Memory.open(filled, embedder=EMBEDDER) as memory:
+            assert len(memory.search("harbour", k=10)) == 10
+
+    def bare() -> None:
+        db = sqlite3.connect(filled)
+        assert len(db.execute("SELECT memory_id, vector FROM vectors").fetchall()) == N
+        db.close()
+
+    dense()
+    floor = times(bare, 3)[1]
+    d, w = times(dense, 3)[1], times(whole, 3)[1]
+    report("open", memories=str(N), dense_s=d, whole_s=w, bare_read_s=floor)
+
+
+def test_recall_and_search(filled: Path) -> None:
+    """Without embedding and without a language model's tokenizer."""
+    with Memory.open(filled, embedder=EMBEDDER) as memory:
+        queries = [f"What about {a} and {b}?" for a in WORDS for b in WORDS[:5]]
+        context = memory.recall(queries[0], token_budget=1000, count_tokens=len)
+        assert context.hits
+        took = []
+        for query in queries:
+            began = time.perf_counter()
+            memory.recall(query, token_budget=1000, count_tokens=lambda text: len(text) // 4)
+            took.append(time.perf_counter() - began)
+        searches = []
+        for query in queries:
+            began = time.perf_counter()
+            memory.search(query, k=10)
+            searches.append(time.perf_counter() - began)
+    report(
+        "recall",
+        memories=str(N),
+        p50_ms=1e3 * float(np.median(took)),
+        best_ms=1e3 * min(took),
+        search_p50_ms=1e3 * float(np.median(searches)),
+    )
+
+
+WRITER = """
+import sys
+sys.path.insert(0, sys.argv[2])
+import bench_store
+from riemem.memory import Memory
+with Memory.open(sys.argv[1], embedder=bench_store.EMBEDDER, timeout=60) as memory:
+    for i, item in enumerate(bench_store.items(10**5, start=10**6)):
+        memory.add(**item)
+        if i == 0:  # what is loaded once is loaded by then
+            print("ready", flush=True)
+"""
+
+
+def test_search_under_write_load(filled: Path, tmp_path: Path) -> None:
+    """Another process adds all the time; each search takes its memories over."""
+    path = tmp_path / "me.db"
+    shutil.copy(filled, path)
+    with Memory.open(path, embedder=EMBEDDER) as memory:
+        memory.search("harbour")
+        writer = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(path), str(Path(__file__).parent)],
+            stdout=subprocess.PIPE,
+        )
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        before = memory.stats()["memories"]
+        began, took = time.perf_counter(), []
+        for i in range(30):
+            start = time.perf_counter()
+            assert len(memory.search(f"{WORDS[i % 20]}", k=10)) == 10
+            took.append(time.perf_counter() - start)
+        seconds = time.perf_counter() - began
+        added = memory.stats()["memories"] - before
+        writer.kill()
+        writer.wait()
+        writer.stdout.close()
+    report(
+        "search under writes",
+        p50_ms=1e3 * float(np.median(took)),
+        worst_ms=1e3 * max(took),
+        writes_per_second=added / seconds,
+    )
+
+
+def test_forget(filled: Path, tmp_path: Path) -> None:
+    """One memory of N: the rows, the words, and the rewriting of the file; against VACUUM alone."""
+    path = tmp_path / "me.db"
+    shutil.copy(filled, path)
+    with Memory.open(path, embedder=EMBEDDER) as memory:
+        took = times(lambda: memory.forget(memory.list(limit=1, order="-id")[0].id), 3)[1]
+        assert memory.stats()["memories"] == N - 3
+    bare = sqlite3.connect(path, isolation_level=None)
+    vacuum = times(lambda: bare.execute("VACUUM"), 3)[1]
+    bare.close()
+    report("forget", seconds=took, vacuum_s=vacuum, ratio=took / vacuum)

@@ -1,0 +1,168 @@
+"""The packing evaluation: loaders, baselines, the made-up trajectory, and its numbers."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from riemem.embed import HashingEmbedder
+from riemem.errors import ArgumentError, InputFileError
+from riemem.evaluation.clustering_baselines import CLUSTERINGS, cluster, dp_means, online_kmeans
+from riemem.evaluation.packing_eval import LineCounter, run_packing, run_streams
+from riemem.evaluation.packing_streams import load_streams
+from riemem.evaluation.trajectory import make_trajectory
+
+
+def words(line):
+    return len(line.split())
+
+
+@pytest.fixture
+def realmem_file(tmp_path):
+    def turn(speaker, content, **more):
+        return {"speaker": speaker, "content": content, "is_query": False} | more
+
+    dialogues = [
+        {
+            "session_uuid": name,
+            "current_time": f"2025-01-0{i + 1} (Monday)",
+            "dialogue_turns": [turn("User", text), turn("Assistant", f"noted {text}")],
+        }
+        for i, (name, text) in enumerate([("a", "red kite"), ("b", "tax form"), ("c", "old bread")])
+    ]
+    dialogues[2]["dialogue_turns"] += [
+        turn("User", "where is the red kite?", is_query=True, query_id="q1"),
+        turn("Assistant", "there", memory_session_uuids=["a", "z"]),
+        turn("User", "and what now?", is_query=True, query_id="q2"),
+        turn("Assistant", "nothing", memory_session_uuids=["c"]),
+    ]
+    path = tmp_path / "realmem.json"
+    path.write_text(json.dumps({"_metadata": {"person_name": "P"}, "dialogues": dialogues}))
+    return path
+
+
+def blobs(seed=0):
+    generator = np.random.default_rng(seed)
+    centres = generator.normal(size=(6, 16))
+    rows = centres[generator.integers(6, size=90)] + 0.2 * generator.normal(size=(90, 16))
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+class TestBaselines:
+    @pytest.mark.parametrize("name", CLUSTERINGS)
+    def test_clear_groups_are_found_by_all(self, name):
+        rows = blobs()
+        labels = cluster(rows, name, 0.75)
+        assert labels.shape == (90,)
+        assert cluster(rows[:0], name, 0.75).shape == (0,)
+        if name == "online_kmeans":  # its centres are the first rows, whatever they are
+            return
+        for label in np.unique(labels):
+            own = rows[labels == label]
+            assert (own @ own.T).min() > 0.5
+
+    def test_dp_means_at_rest_is_a_fixed_point(self):
+        rows = blobs(1)
+        labels = dp_means(rows, 0.6, passes=50)
+        means = np.array([rows[labels == c].mean(axis=0) for c in range(labels.max() + 1)])
+        distance = ((rows[:, None] - means[None]) ** 2).sum(axis=2)
+        assert (distance.argmin(axis=1) == labels).all()
+        assert distance.min(axis=1).max() <= 0.8 + 1e-6
+
+    def test_kmeans_makes_as_many_as_it_is_told(self):
+        assert set(online_kmeans(blobs(2), 7).tolist()) == set(range(7))
+        assert online_kmeans(blobs(2)[:3], 7).tolist() == [0, 1, 2]
+
+
+class TestStreams:
+    def test_realmem_asks_about_earlier_sessions_only(self, realmem_file):
+        kind, digest, (stream,) = load_streams(realmem_file)
+        assert kind == "realmem"
+        assert len(digest) == 64
+        assert [t.session for t in stream.turns] == ["a", "a", "b", "b", *"cccccc"]
+        assert stream.turns[0].when == "2025-01-01T00:00:00+00:00"
+        (question,) = stream.questions  # the second one's gold is its own session
+        assert (question.text, question.gold, question.visible) == (
+            "where is the red kite?",
+            ("a",),
+            4,
+        )
+
+    def test_malformed_files(self, tmp_path):
+        path = tmp_path / "x.json"
+        with pytest.raises(InputFileError):
+            load_streams(path)
+        for text in ("{", '{"dialogues": [{"session_uuid": "a"}]}', "[]", '{"a": 1}'):
+            path.write_text(text)
+            with pytest.raises(ArgumentError):
+                load_streams(path)
+
+    def test_a_trajectory_is_seeded_and_its_questions_have_one_answer(self):
+        one, two = (
+            make_trajectory(200, questions=20, seed=5),
+            make_trajectory(200, questions=20, seed=5),
+        )
+        assert one == two
+        assert one != make_trajectory(200, questions=20, seed=6)
+        assert len(one.questions) == 20
+        for question in one.questions:
+            text = one.turns[int(question.gold[0])].text
+            number = text.rsplit(" ", 1)[1]
+            assert number[:-1].isdigit()
+
+
+def test_lines_are_counted_once():
+    asked = []
+
+    def count(line):
+        asked.append(line)
+        return words(line)
+
+    counter = LineCounter(count)
+    assert counter("a b\nc") == counter("a b\nc") == 4
+    assert asked == ["a b", "c"]
+    assert counter("") == 0
+
+
+def test_rows_are_what_they_say(realmem_file):
+    report = run_packing(
+        realmem_file,
+        embedder=HashingEmbedder(dim=32),
+        budgets=(12, 1000),
+        quantiles=(0.9,),
+        orders=1,
+        clusterings=("max_member", "centroid"),
+        count_tokens=words,
+    )
+    by_name = {(row["name"], row["budget"]): row for row in report.rows}
+    assert by_name["flat", 1000]["share"] == 1.0
+    for row in report.rows:
+        assert 0.0 <= row["share"] <= 1.0
+        assert row["tokens"] <= row["budget"]
+        assert row["difference"]["low"] <= row["difference"]["mean"] <= row["difference"]["high"]
+    assert report.data["questions"] == 1
+    assert "grouped, max_member q0.9" in report.to_text()
+    assert json.loads(json.dumps(report.to_dict()))["rows"]
+
+
+def test_one_stream_is_left_out_at_a_time():
+    streams = [make_trajectory(60, questions=4, tasks=3, seed=seed) for seed in (0, 1)]
+    report = run_streams(
+        streams,
+        {"file": "made up"},
+        embedder=HashingEmbedder(dim=32),
+        budgets=(200,),
+        quantiles=(0.95,),
+        orders=2,
+        clusterings=("max_member",),
+        limit=3,
+        count_tokens=words,
+    )
+    assert [entry["stream"] for entry in report.chosen] == ["trajectory-0", "trajectory-1"]
+    assert report.data["questions"] == 6
+    assert any("reversed" in row["name"] for row in report.rows)
+    with pytest.raises(ArgumentError, match="clusterings"):
+        run_streams(streams, {}, clusterings=("magic",))
+    with pytest.raises(ArgumentError, match="orders"):
+        run_streams(streams, {}, orders=4)
