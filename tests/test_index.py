@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -254,3 +256,71 @@ def test_filters_that_do_not_fit():
         index.search(data(1), filter=[0.5])
     with pytest.raises(ShapeError, match=r"^filter: expected ids of shape \(M,\), got \(1, 2\)"):
         index.search(data(1), filter=[[1, 2]])
+
+
+# -- life among threads ------------------------------------------------------------------------
+
+
+def test_a_search_among_adds_answers_for_one_moment():
+    rows, query = data(260, 8), data(1, 8, seed=5)
+    index = RiemannianIndex(8)
+    index.add(rows[:40])
+    found, errors = [], []
+    done = threading.Event()
+
+    def read():
+        try:
+            while not done.is_set():
+                found.append(index.search(query, 1000))
+        except BaseException as error:
+            errors.append(error)
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for row in rows[40:]:
+        index.add(row)
+    done.set()
+    for reader in readers:
+        reader.join()
+    found.append(index.search(query, 1000))
+    assert not errors
+    sizes = {top.indices.shape[1]: top for top in found}
+    assert max(sizes) == 260
+    for n, top in sizes.items():  # every answer is the one of a prefix, to the last score
+        assert sorted(top.indices[0].tolist()) == list(range(n))
+        expected = filled(rows[:n]).search(query, 1000)
+        np.testing.assert_array_equal(top.indices, expected.indices)
+        np.testing.assert_allclose(top.scores, expected.scores, rtol=1e-9, atol=1e-10)
+
+
+def test_five_thousand_random_changes_answer_as_one_built_afresh():
+    rng = np.random.default_rng(3)
+    rows = data(2500, 8)
+    index = RiemannianIndex(8, cosine_weight=0.0, norm="none")
+    held: list[int] = []
+    used = changes = 0
+    while changes < 5000:
+        if used < 2500 and (len(held) < 60 or rng.random() < 0.52):
+            count = int(rng.integers(1, 30))
+            held += index.add(rows[used : used + count]).tolist()
+            changes += min(count, 2500 - used)
+            used = min(used + count, 2500)
+        else:
+            gone = rng.choice(
+                held, size=min(len(held) - 40, int(rng.integers(1, 30))), replace=False
+            )
+            index.remove(gone)
+            held = sorted(set(held) - set(gone.tolist()))
+            changes += gone.size
+        if used == 2500 and len(held) < 80:
+            break
+        if rng.random() < 0.1:
+            index.search(rows[:1])
+    fresh = filled(rows[held], ids=held, cosine_weight=0.0, norm="none")
+    top, expected = index.search(rows[:30], 20), fresh.search(rows[:30], 20)
+    np.testing.assert_array_equal(top.indices, expected.indices)
+    np.testing.assert_allclose(top.scores, expected.scores, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(
+        index.metric.covariance_matrix(), fresh.metric.covariance_matrix(), rtol=0, atol=1e-12
+    )

@@ -268,6 +268,121 @@ def test_updates_and_downdates_in_any_order_are_exact(covariance):
     np.testing.assert_allclose(metric.sigma(), truth.matrix, atol=1e-11)
 
 
+def test_five_thousand_random_changes_equal_a_fresh_fit():
+    rng = np.random.default_rng(11)
+    pool = data(3000, 24).astype(np.float32)
+    pool /= np.linalg.norm(pool, axis=1, keepdims=True)
+    metric = FisherMetric(24)
+    held: list[int] = []
+    free = list(range(3000))
+    for step in range(5000):
+        if held and (rng.random() < 0.45 or not free):
+            row = held.pop(rng.integers(len(held)))
+            metric._remove_known(pool[row][None])
+            free.append(row)
+        else:
+            row = free.pop(rng.integers(len(free)))
+            metric.update(pool[row])
+            held.append(row)
+        if step % 1000 == 0:
+            metric.query_weights(pool[:1])
+    fresh = FisherMetric.fit(pool[held])
+    assert metric.n_samples == len(held) > 300
+    np.testing.assert_allclose(
+        metric.covariance_matrix(), fresh.covariance_matrix(), rtol=0, atol=1e-12
+    )
+    np.testing.assert_allclose(metric.mean, fresh.mean, rtol=0, atol=1e-12)
+    for expected, found in zip(
+        fresh.query_weights(pool[:20]), metric.query_weights(pool[:20]), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(metric.mahalanobis(pool), fresh.mahalanobis(pool), rtol=1e-6)
+
+
+def test_metrics_of_parts_merge_into_the_metric_of_all():
+    rows = data(300) + 50.0
+    whole = FisherMetric.fit(rows)
+    merged = FisherMetric(10)
+    for part in (rows[:3], rows[3:200], rows[200:]):
+        other = FisherMetric.fit(part, ridge=1.0, covariance="paper")
+        before = other.to_dict()
+        assert merged.merge(other) is merged
+        np.testing.assert_array_equal(other.to_dict()["scatter"], before["scatter"])
+    assert merged.merge(FisherMetric(10)).n_samples == 300
+    np.testing.assert_allclose(merged.mean, whole.mean, rtol=1e-14)
+    np.testing.assert_allclose(merged.sigma(), whole.sigma(), rtol=1e-9, atol=1e-10)
+    merged.downdate(rows[100:])
+    np.testing.assert_allclose(
+        merged.covariance_matrix(), FisherMetric.fit(rows[:100]).covariance_matrix(), atol=1e-10
+    )
+    first = FisherMetric.fit(rows[:5])
+    FisherMetric(10).merge(first).update(rows)  # must not write into the sums it was given
+    assert first.n_samples == 5
+    np.testing.assert_array_equal(
+        first.covariance_matrix(), FisherMetric.fit(rows[:5]).covariance_matrix()
+    )
+    with pytest.raises(ShapeError, match=r"^other: expected dimension 10, got 3"):
+        merged.merge(FisherMetric(3))
+    with pytest.raises(DTypeError, match=r"^other: expected a FisherMetric, got ndarray"):
+        merged.merge(rows)
+    with pytest.raises(NotFiniteError, match=r"^other: expected sums that fit"):
+        FisherMetric.fit([[1e154]]).merge(FisherMetric.fit([[-1e154]]))
+    with pytest.raises(NotFiniteError, match=r"^X: expected values whose squares fit"):
+        FisherMetric.fit([[1e200], [1e200]])
+
+
+def test_float32_rows_are_learnt_as_float64_ones_are():
+    rows = data(200).astype(np.float32)
+    wide = FisherMetric.fit(rows.astype(np.float64))
+    for same in (rows, rows[::-1][::-1], np.asfortranarray(rows)):
+        metric = FisherMetric(10).update(same)
+        np.testing.assert_array_equal(metric.covariance_matrix(), wide.covariance_matrix())
+        metric.downdate(same[:50]).update(same[:50])
+        np.testing.assert_allclose(metric.covariance_matrix(), wide.covariance_matrix(), atol=1e-13)
+    bad = rows.copy()
+    bad[7, 3] = np.inf
+    with pytest.raises(NotFiniteError, match=r"^X: expected finite values .* in row 7$"):
+        FisherMetric(10).update(bad)
+
+
+@pytest.mark.parametrize("covariance", ["full", "low_rank"])
+def test_the_whitening_is_triangular(covariance):
+    whitening = FisherMetric.fit(data(300, 150), covariance=covariance).whitening()
+    assert not np.tril(whitening, -1).any()
+    assert (np.diag(whitening) > 0).all()
+
+
+def test_the_warm_basis_is_the_basis():
+    rows = data(1500, 120)
+    rows[:, 6:] *= 1e-4  # a gap behind the leading directions
+    metric = FisherMetric.fit(rows[:1490], energy=0.9)
+    assert metric.refresh() is metric
+    metric.update(rows[1490:])
+    spectrum = metric._spectrum()
+    assert 0.0 < spectrum.residual <= 1e-6  # refined, not decomposed
+    fresh = FisherMetric.fit(rows, energy=0.9)
+    assert metric.rank == fresh.rank
+    np.testing.assert_allclose(metric.eigenvalues, fresh.eigenvalues, rtol=1e-9)
+    np.testing.assert_allclose(metric.basis, fresh.basis, atol=1e-6)
+    assert metric.discarded_energy == pytest.approx(fresh.discarded_energy, abs=1e-9)
+    assert metric.condition_number == pytest.approx(fresh.condition_number, rel=1e-9)
+    # The scores do not know which it was.
+    queries = data(3, 120, seed=5)
+    np.testing.assert_allclose(
+        metric.query_weights(queries)[0], fresh.query_weights(queries)[0], rtol=1e-8, atol=1e-12
+    )
+
+
+def test_a_basis_that_has_moved_is_decomposed_afresh():
+    before, after = data(100, 120), 40.0 * data(200, 120, seed=8)
+    metric = FisherMetric.fit(before, max_rank=5).refresh()
+    metric.update(after)
+    assert metric._spectrum().residual == 0.0
+    fresh = FisherMetric.fit(np.vstack([before, after]), max_rank=5)
+    assert metric.rank == fresh.rank
+    np.testing.assert_allclose(np.abs((metric.basis * fresh.basis).sum(axis=0)), 1.0, atol=1e-9)
+
+
 def test_a_change_shows_at_the_next_use():
     metric = FisherMetric.fit(data(50))
     before = metric.whitening()

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 from riemem import errors, reference
 from riemem._backend import build_info, set_num_threads
 from riemem._backend import core as _core
+from riemem.clustering import Assignment, MaxMemberClusters, calibrate_threshold
 from riemem.errors import *  # noqa: F403  (every error type is public)
 from riemem.index import RiemannianIndex
 from riemem.metric import FisherMetric
 from riemem.presets import Preset, presets
 from riemem.scoring import TopK, scores, search
+from riemem.subspace import IncrementalSVD
 
 if TYPE_CHECKING:
     from riemem.memory import Memory
@@ -30,12 +32,16 @@ _LAZY = {
 }
 
 __all__ = [
+    "Assignment",
     "FisherMetric",
+    "IncrementalSVD",
+    "MaxMemberClusters",
     "Memory",
     "Preset",
     "RiemannianIndex",
     "TopK",
     "build_info",
+    "calibrate_threshold",
     "errors",
     "presets",
     "reference",

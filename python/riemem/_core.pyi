@@ -108,6 +108,26 @@ def quadratic_rows(
     whitening: NDArray[np.float64],
     isa: str = "auto",
 ) -> NDArray[np.float64]: ...
+def scatter_add(
+    rows: NDArray[np.float32] | NDArray[np.float64],
+    shift: NDArray[np.float64],
+    sign: float,
+    total: NDArray[np.float64],
+    scatter: NDArray[np.float64],
+    isa: str = "auto",
+) -> None: ...
+def scatter_covariance(
+    total: NDArray[np.float64], scatter: NDArray[np.float64], n: float
+) -> NDArray[np.float64]: ...
+
+small_svd_limit: int
+
+def small_svd(
+    a: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
+def downdate_core(
+    s: NDArray[np.float64], p: NDArray[np.float64], slack: float
+) -> NDArray[np.float64] | None: ...
 def token_sensitivity(
     gradient: NDArray[np.float32], embedding: NDArray[np.float32], isa: str = "auto"
 ) -> NDArray[np.float64]: ...

@@ -113,6 +113,14 @@ class RowStore:
         self._rows[used:end] = unit
         self._find_twins(used, end)
 
+    def adopt(self, rows: F32) -> None:
+        """Hold rows as they are, in place of an empty store's; the first growth copies them.
+
+        They may be read-only, such as rows in a mapped file.
+        """
+        self._rows, self._twin = rows, np.empty(rows.shape[0], np.int32)
+        self._find_twins(0, rows.shape[0])
+
     def _find_twins(self, used: int, end: int) -> None:
         begin = used
         if self._twins is None:  # an earlier write broke off half-way
@@ -175,6 +183,14 @@ class Int8Rows(RowStore):
         tile_scale[:used], residual[:used] = self._tile_scale[:used], self._residual[:used]
         super()._grow(used, capacity)
         self._tiles, self._tile_scale, self._residual = tiles, tile_scale, residual
+
+    def adopt(self, rows: F32) -> None:
+        super().adopt(rows)
+        count = rows.shape[0]
+        self._tiles = np.empty(self._tile_bytes(count), np.uint8)
+        self._tile_scale = np.empty(count, np.float32)
+        self._residual = np.empty(count, np.float32)
+        _backend.core.quantize_int8(rows, 0, self._tiles, self._tile_scale, self._residual)
 
     def write(self, used: int, unit: F32) -> None:
         super().write(used, unit)
@@ -255,6 +271,11 @@ class SplitRows(RowStore):
         end = used + unit.shape[0]
         halves = _backend.core.split_bfloat16(unit)
         self._high[used:end], self._low[used:end], self._residual[used:end] = halves
+
+    def adopt(self, rows: F32) -> None:
+        self.reserve(0, rows.shape[0])
+        for start in range(0, rows.shape[0], 4096):
+            self.write(start, rows[start : start + 4096])
 
     def view(self, used: int) -> RowsView:
         return RowsView(

@@ -14,11 +14,14 @@ __all__ = [
     "CudaError",
     "DTypeError",
     "DeviceError",
+    "DowndateError",
     "EmbedderMismatchError",
+    "InputFileError",
     "MemoryNotFoundError",
     "ModelCorruptError",
     "ModelNotFoundError",
     "NotFiniteError",
+    "OutputFileError",
     "RiememError",
     "SchemaVersionError",
     "ShapeError",
@@ -26,6 +29,7 @@ __all__ = [
     "StoreError",
     "StoreLockedError",
     "StoreReadOnlyError",
+    "StoreWarning",
     "TextError",
     "VramBudgetError",
     "ZeroVectorError",
@@ -50,6 +54,10 @@ class DTypeError(RiememError, TypeError):
 
 class DeviceError(RiememError, ValueError):
     """Arrays that must live on the same device do not."""
+
+
+class DowndateError(ArgumentError):
+    """Rows cannot be taken away from what is held of them; the message names the exact way."""
 
 
 class NotFiniteError(RiememError, ValueError):
@@ -116,6 +124,14 @@ class StoreReadOnlyError(StoreError):
 
 class InputFileError(RiememError, FileNotFoundError):
     """A file that the caller named does not exist or cannot be opened."""
+
+
+class OutputFileError(RiememError, OSError):
+    """A file could not be written; what was there before is as it was."""
+
+
+class StoreWarning(UserWarning):
+    """The store works, but where it lies it may not stay whole; the message says why."""
 
 
 class CancelledError(RiememError):

@@ -26,6 +26,7 @@ from riemem._arrays import (
 )
 from riemem._fused import (
     Points,
+    Queries,
     TopK,
     as_options,
     convert,
@@ -40,6 +41,7 @@ from riemem._fused import (
 )
 from riemem._rows import STORAGES, make_rows
 from riemem.errors import ArgumentError, MemoryNotFoundError, ShapeError, ZeroVectorError
+from riemem.index_file import State, read, write
 from riemem.metric import FisherMetric
 from riemem.presets import presets
 
@@ -58,6 +60,46 @@ class _Snapshot:
     ids: I64
     metric: FisherMetric
     ordered: bool  # ids grow with the row
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One query against one state of an index; made by :meth:`RiemannianIndex.ask`.
+
+    Scores are unscaled, as with ``norm="none"``, and NaN for a zero query.
+    """
+
+    _index: RiemannianIndex
+    _snapshot: _Snapshot
+    _queries: Queries
+
+    @property
+    def ids(self) -> I64:
+        """Ids of all rows: the same object until the index changes, and not to be written to."""
+        return self._snapshot.ids
+
+    def all(self) -> F64:
+        """Score every row, shape (N,)."""
+        found = np.empty((1, self.ids.size))
+        if found.size:
+            score_rows(self._snapshot.points, self._queries, None, "auto", found)
+        scores: F64 = found[0]
+        return scores
+
+    def some(self, rows: I64) -> F64:
+        """Score the rows at some positions in `ids`: as :meth:`all` to rounding, faster for few."""
+        with self._index._lock:
+            unchanged = self._snapshot.version == self._index._version
+            part = self._index._rows.take(self._index._n, rows) if unchanged else None
+        if part is None:
+            return self.all()[rows]
+        return score_some(self._snapshot.points, self._queries, part, rows)
+
+    def best(self, k: int, mask: Bool | None = None) -> tuple[I64, F64]:
+        """Return positions and scores of the k best rows; ties go to the lower position."""
+        found = topk(self._snapshot.points, self._queries, mask, k)
+        count = int(found.counts[0])
+        return found.indices[0, :count], found.scores[0, :count]
 
 
 class RiemannianIndex:
@@ -246,7 +288,7 @@ class RiemannianIndex:
             learnt = gone[gone < self._learnt]
             for start in range(0, learnt.size, _ROWS):
                 part = self._rows.take(self._n, learnt[start : start + _ROWS])
-                self._metric._remove_known(part.astype(np.float64))
+                self._metric._remove_known(part)
             self._rows, self._ids = kept, self._ids[: self._n][keep]
             self._n -= gone.size
             self._learnt -= learnt.size
@@ -302,10 +344,8 @@ class RiemannianIndex:
             self._exact_rows += found.exact_rows
         return convert(found, Q)
 
-    def scores(
-        self, q: object, *, cosine_weight: float | None = None, rows: I64 | None = None
-    ) -> tuple[I64, F64]:
-        """Return the ids of rows and their unscaled scores for one query.
+    def ask(self, q: object, *, cosine_weight: float | None = None) -> Asked:
+        """Prepare one query against the present state, to ask for all, some or the best scores.
 
         Parameters
         ----------
@@ -313,16 +353,6 @@ class RiemannianIndex:
             L2-normalised here.
         cosine_weight : float, optional
             Instead of the index's own; 1.0 gives the plain cosine.
-        rows : ndarray of int64, shape (m,), optional
-            Positions in `ids` of the rows to score; by default all. For a few rows of many this is
-            faster, and equal to rounding.
-
-        Returns
-        -------
-        ids : ndarray of int64, shape (N,)
-            Of all rows; the same object until the index changes, and not to be written to.
-        scores : ndarray of float64, shape (N,) or (m,)
-            As with ``norm="none"``; NaN for a zero query.
 
         Raises
         ------
@@ -333,32 +363,117 @@ class RiemannianIndex:
         --------
         >>> index = RiemannianIndex(2)
         >>> _ = index.add([[1.0, 0.0], [0.0, 1.0]], ids=[4, 9])
-        >>> ids, scores = index.scores([0.0, 2.0])
-        >>> ids.tolist(), scores.tolist()
+        >>> asked = index.ask([0.0, 2.0])
+        >>> asked.ids.tolist(), asked.all().tolist()
         ([4, 9], [0.0, 1.0])
         """
-        asked = as_rows(q, "q", dim=self._dim, letter="B", one_row=True)
-        if asked.shape[0] != 1:
-            raise ShapeError(f"q: expected shape ({self._dim},), got {asked.shape}")
-        require_finite(asked, "q")
+        rows = as_rows(q, "q", dim=self._dim, letter="B", one_row=True)
+        if rows.shape[0] != 1:
+            raise ShapeError(f"q: expected shape ({self._dim},), got {rows.shape}")
+        require_finite(rows, "q")
         weight = self._options.cosine_weight if cosine_weight is None else cosine_weight
         options = as_options(weight, self._options.form, "none")
         snapshot = self._current()
-        queries = prepare_queries(unit_rows(asked)[0], snapshot.metric, options)
-        if rows is not None:
-            with self._lock:
-                unchanged = snapshot.version == self._version
-                part = self._rows.take(self._n, rows) if unchanged else None
-            if part is not None:
-                return snapshot.ids, score_some(snapshot.points, queries, part, rows)
-        found = np.empty((1, snapshot.ids.size))
-        if found.size:
-            score_rows(snapshot.points, queries, None, "auto", found)
-        return snapshot.ids, found[0] if rows is None else found[0][rows]
+        queries = prepare_queries(unit_rows(rows)[0], snapshot.metric, options)
+        return Asked(self, snapshot, queries)
 
     def refresh(self) -> None:
         """Bring the metric up to date now instead of at the next search."""
         self._current()
+
+    def save(self, path: object) -> None:
+        """Write the index to a file, which it replaces as a whole or not at all.
+
+        Parameters
+        ----------
+        path : path-like
+            The file; it is written under a temporary name beside it, brought to the disk, renamed.
+
+        Raises
+        ------
+        StoreError
+            The file cannot be written (a full disk, for one); an old file is as it was.
+        DTypeError
+            Not a path.
+
+        Notes
+        -----
+        The state of one moment is written, whatever other threads do meanwhile. Format:
+        docs/index-format.md.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> index = RiemannianIndex(2)
+        >>> _ = index.add([[1.0, 0.0], [0.0, 1.0]])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     index.save(f"{folder}/two.index")
+        ...     len(RiemannianIndex.load(f"{folder}/two.index"))
+        2
+        """
+        with self._lock:
+            self._learn()
+            metric = self._metric.copy()
+            options = {
+                "dim": self._dim,
+                "covariance": metric.covariance,
+                "ridge": metric.ridge,
+                "energy": metric.energy,
+                "max_rank": metric.max_rank,
+                "min_samples": metric.min_samples,
+                "cosine_weight": self._options.cosine_weight,
+                "form": self._options.form,
+                "norm": self._options.norm,
+                "storage": self._storage,
+            }
+            rows, ids = self._rows.view(self._n), self._ids[: self._n]
+            state = State(options, rows, ids, metric, self._next_id, self._removals)
+        write(path, state)
+
+    @classmethod
+    def load(cls, path: object, *, mmap: bool = False, directory: object = None) -> RiemannianIndex:
+        """Read an index that :meth:`save` wrote; it goes on as the saved one would have.
+
+        Parameters
+        ----------
+        path : path-like
+            The file. All of it is checked.
+        mmap : bool
+            Leave the float32 rows in the mapped file until the index first grows. The file may be
+            replaced meanwhile, by :meth:`save` too, but not cut short.
+        directory : path-like, optional
+            As for the constructor.
+
+        Raises
+        ------
+        InputFileError
+            There is no such file, or it cannot be opened.
+        StoreCorruptError
+            The file is truncated, altered, or of another kind.
+        SchemaVersionError
+            The file was written by a newer version.
+        DTypeError, ArgumentError
+            The argument it names does not fit.
+
+        Examples
+        --------
+        See :meth:`save`.
+        """
+        state = read(path)
+        index = cls(**state.options, directory=directory)
+        count = state.rows.count
+        if mmap:
+            index._rows.adopt(state.rows.get(0, count))
+        else:
+            index._rows.reserve(0, count)
+            for start in range(0, count, _ROWS):
+                index._rows.write(start, state.rows.get(start, min(start + _ROWS, count)))
+        index._ids, index._metric = state.ids, state.metric
+        index._known = {int(i): row for row, i in enumerate(state.ids.tolist())}
+        index._n = index._learnt = count
+        index._next_id, index._removals = state.next_id, state.removals
+        index._version = 1
+        return index
 
     def _current(self) -> _Snapshot:
         snapshot = self._snapshot

@@ -1,7 +1,8 @@
 """The metric learnt from the memories: a Gaussian kept exactly alive, and its inverse covariance.
 
 Three sums (count, shifted sum, shifted scatter) in float64 hold everything. Rows may be added and
-taken away in any order and any mix; the factorisation is redone at the first use after a change.
+taken away in any order and any mix; the factorisation is redone at the first use after a change,
+and the eigenvectors only when somebody asks for them.
 """
 
 from __future__ import annotations
@@ -12,16 +13,26 @@ from typing import Any
 import numpy as np
 
 from riemem import reference
-from riemem._arrays import F64, as_choice, as_count, as_number, as_rows64
+from riemem._arrays import (
+    F32,
+    F64,
+    as_choice,
+    as_count,
+    as_number,
+    as_rows,
+    as_rows64,
+    require_finite,
+    to_numpy,
+)
 from riemem._gaussian import (
     COVARIANCES,
     Factors,
     Moments,
+    Spectrum,
     blocked_product,
-    factorise,
     row_dots,
 )
-from riemem.errors import ArgumentError, ShapeError
+from riemem.errors import ArgumentError, DTypeError, ShapeError
 
 __all__ = ["COVARIANCES", "FisherMetric"]
 
@@ -62,8 +73,9 @@ class FisherMetric:
     -----
     When all rows are equal (or there are none) there is no geometry to learn: ``degenerate`` is
     true and Sigma is the identity. Source: CoreMem (arXiv 2606.18406), section 3.2. Updating b rows
-    costs O(b d^2), the first use afterwards O(d^3). Reading from several threads is safe; changing
-    a metric while others read it is not.
+    costs O(b d^2), the first use afterwards O(d^3): a Cholesky factor, or for "low_rank" and
+    "paper" an eigendecomposition. Reading from several threads is safe; changing a metric while
+    others read it is not.
 
     Examples
     --------
@@ -90,6 +102,7 @@ class FisherMetric:
         self._min_samples = as_count(min_samples, "min_samples")
         self._moments = Moments.empty(self._dim)
         self._factors: Factors | None = None
+        self._warm: F64 | None = None  # eigenvectors of an earlier state
 
     @classmethod
     def fit(
@@ -125,7 +138,7 @@ class FisherMetric:
         >>> FisherMetric.fit([[1.0, 0.0], [-1.0, 0.0]], ridge=1.0).ridge_value
         0.5
         """
-        rows = as_rows64(X, "X")
+        rows = _as_moment_rows(X)
         if rows.shape[0] == 0:
             raise ShapeError(f"X: expected at least one row, got shape {rows.shape}")
         metric = cls(
@@ -136,7 +149,7 @@ class FisherMetric:
             max_rank=max_rank,
             min_samples=min_samples,
         )
-        metric._replace(metric._moments.added(rows))
+        metric._moments.add(rows)
         metric._current()
         return metric
 
@@ -155,8 +168,8 @@ class FisherMetric:
         >>> FisherMetric(2).update([[1.0, 2.0]]).update([[3.0, 4.0]]).mean.tolist()
         [2.0, 3.0]
         """
-        rows = as_rows64(X, "X", dim=self._dim, one_row=True)
-        self._replace(self._moments.added(rows))
+        self._moments.add(_as_moment_rows(X, self._dim))
+        self._changed()
         return self
 
     def downdate(self, X: object) -> FisherMetric:
@@ -177,22 +190,65 @@ class FisherMetric:
         >>> FisherMetric.fit([[1.0, 2.0], [3.0, 4.0]]).downdate([[1.0, 2.0]]).mean.tolist()
         [3.0, 4.0]
         """
-        rows = as_rows64(X, "X", dim=self._dim, one_row=True)
-        self._replace(self._moments.removed(rows))
+        self._moments.remove(_as_moment_rows(X, self._dim))
+        self._changed()
         return self
 
-    def _remove_known(self, rows: F64) -> None:
+    def merge(self, other: FisherMetric) -> FisherMetric:
+        """Add the rows that another metric stands on, from its sums alone; returns itself.
+
+        Parameters
+        ----------
+        other : FisherMetric
+            Of the same dimension; its options do not matter and it is not changed.
+
+        Raises
+        ------
+        DTypeError, ShapeError
+            Not a metric, or one of another dimension.
+
+        Notes
+        -----
+        O(d^2): metrics of parts of the data, learnt apart, give the metric of all of it.
+
+        Examples
+        --------
+        >>> FisherMetric.fit([[1.0], [2.0]]).merge(FisherMetric.fit([[6.0]])).mean.tolist()
+        [3.0]
+        """
+        if not isinstance(other, FisherMetric):
+            raise DTypeError(f"other: expected a FisherMetric, got {type(other).__name__}")
+        if other._dim != self._dim:
+            raise ShapeError(f"other: expected dimension {self._dim}, got {other._dim}")
+        self._moments.merge(other._moments)
+        self._changed()
+        return self
+
+    def refresh(self) -> FisherMetric:
+        """Factorise now, eigenvectors included, instead of at the next use; returns itself.
+
+        Examples
+        --------
+        >>> FisherMetric(2).update([[1.0, 2.0], [3.0, 5.0]]).refresh().rank
+        1
+        """
+        self._spectrum()
+        return self
+
+    def _remove_known(self, rows: F32 | F64) -> None:
         """Downdate without the check, for a caller that knows that the rows were added."""
-        self._replace(self._moments.added(rows, -1))
+        self._moments.add(rows if rows.flags.c_contiguous else rows.copy(), -1)
+        self._changed()
 
     def _emptied(self) -> FisherMetric:
         """Return a metric with the same options and no rows."""
         twin = self.copy()
-        twin._replace(Moments.empty(self._dim))
+        twin._moments = Moments.empty(self._dim)
+        twin._changed()
         return twin
 
-    def _replace(self, moments: Moments) -> None:
-        self._moments, self._factors = moments, None
+    def _changed(self) -> None:
+        self._factors = None
 
     # -- what was learnt ---------------------------------------------------------------------
 
@@ -239,17 +295,17 @@ class FisherMetric:
     @property
     def basis(self) -> F64:
         """Leading eigenvectors as columns, shape (d, rank); largest component positive."""
-        return self._current().basis
+        return self._spectrum().basis
 
     @property
     def eigenvalues(self) -> F64:
         """Leading eigenvalues of C, descending, shape (rank,)."""
-        return self._current().eigenvalues
+        return self._spectrum().eigenvalues
 
     @property
     def rank(self) -> int:
         """Number of leading eigenvectors that hold the energy (0 when degenerate)."""
-        return self._current().eigenvalues.size
+        return self._spectrum().eigenvalues.size
 
     @property
     def ridge_value(self) -> float:
@@ -259,12 +315,12 @@ class FisherMetric:
     @property
     def discarded_energy(self) -> float:
         """Share of the variance outside the leading eigenvectors."""
-        return self._current().discarded_energy
+        return self._spectrum().discarded_energy
 
     @property
     def condition_number(self) -> float:
         """Largest over smallest eigenvalue of the Sigma in use."""
-        return self._current().condition_number
+        return self._current().whole().condition_number or 1.0
 
     @property
     def degenerate(self) -> bool:
@@ -284,7 +340,7 @@ class FisherMetric:
             self.covariance_matrix(),
             self._covariance,
             ridge_value=state.ridge_value,
-            rank=state.eigenvalues.size,
+            rank=state.whole().eigenvalues.size if self._covariance != "full" else 0,
         )
 
     # -- using it ----------------------------------------------------------------------------
@@ -311,10 +367,10 @@ class FisherMetric:
 
         Examples
         --------
-        >>> metric = FisherMetric.fit([[1.0, 0.0], [-1.0, 0.0]], ridge=1.0)
+        >>> metric = FisherMetric.fit([[1.0, 0.0], [-1.0, 0.0]], ridge=6.0)
         >>> W, offsets = metric.query_weights([[3.0, 0.0]])
         >>> W.tolist()
-        [[2.0, 0.0]]
+        [[0.75, 0.0]]
         """
         queries = as_rows64(Q, "Q", dim=self._dim, letter="B", one_row=True)
         w, offsets, _ = self._weights(queries)
@@ -324,12 +380,16 @@ class FisherMetric:
         """Weights, offsets and squared Mahalanobis lengths of float64 queries."""
         state = self._current()
         centred = queries - state.mean
-        w = blocked_product(centred, state.precision)
+        white = blocked_product(centred, state.whitening)
+        w = blocked_product(white, state.whitening.T)
         offsets = -row_dots(w, np.broadcast_to(state.mean, w.shape))
-        return w, offsets, np.maximum(row_dots(w, centred), 0.0)
+        return w, offsets, row_dots(white, white)
 
     def whitening(self) -> F64:
-        """Matrix L with ``L L' = Sigma^-1``, shape (d, d), so that whitened rows are isotropic."""
+        """Matrix L with ``L L' = Sigma^-1``, shape (d, d), so that whitened rows are isotropic.
+
+        Upper triangular for "full" and "low_rank".
+        """
         return self._current().whitening
 
     def whiten(self, X: object) -> F64:
@@ -396,9 +456,10 @@ class FisherMetric:
     # -- copies ------------------------------------------------------------------------------
 
     def copy(self) -> FisherMetric:
-        """Return an independent metric; the arrays are shared, because none changes in place."""
+        """Return an independent metric; the arrays are shared until one of the two changes."""
         twin = object.__new__(FisherMetric)
         twin.__dict__.update(self.__dict__)
+        twin._moments = self._moments.share()
         return twin
 
     def to_dict(self) -> dict[str, Any]:
@@ -419,7 +480,7 @@ class FisherMetric:
             "n_samples": self._moments.n,
             "shift": self._moments.shift.copy(),
             "sum": self._moments.total.copy(),
-            "scatter": self._moments.scatter.copy(),
+            "scatter": self._moments.full_scatter(),
         }
 
     @classmethod
@@ -451,7 +512,7 @@ class FisherMetric:
             if array.shape[0] != (d if name == "scatter" else 1):
                 raise ShapeError(f"state[{name!r}]: expected dimension {d}, got {array.shape}")
             arrays.append(array.copy())
-        metric._replace(Moments(count, arrays[0][0], arrays[1][0], arrays[2]))
+        metric._moments = Moments(count, arrays[0][0], arrays[1][0], arrays[2])
         return metric
 
     def __repr__(self) -> str:
@@ -463,12 +524,28 @@ class FisherMetric:
     def _current(self) -> Factors:
         factors = self._factors
         if factors is None:
-            factors = factorise(
+            factors = Factors(
                 self._moments,
                 covariance=self._covariance,
                 ridge=self._ridge,
                 energy=self._energy,
                 max_rank=self._max_rank,
+                warm=self._warm,
             )
             self._factors = factors
         return factors
+
+    def _spectrum(self) -> Spectrum:
+        found = self._current().leading()
+        self._warm = found.warm
+        return found
+
+
+def _as_moment_rows(X: object, dim: int | None = None) -> F32 | F64:
+    """Finite rows in C order: float32 as they are, everything else as float64."""
+    one_row = dim is not None
+    if to_numpy(X, "X").dtype != np.float32:
+        return as_rows64(X, "X", dim=dim, one_row=one_row)
+    rows = np.ascontiguousarray(as_rows(X, "X", dim=dim, one_row=one_row))
+    require_finite(rows, "X")
+    return rows

@@ -237,16 +237,23 @@ class Panel {
         float scale[kMostPanel] = {}, norm[kMostPanel] = {};
         double error[kMostPanel] = {};
         for (std::size_t p = 0; p < width_; ++p) {
+            const std::int8_t* codes = code.data();
             float bound = 0.0f;
             std::int32_t sum = 0;
-            encode_row(chunks_ + p * d_, d_, squares_[p], c.stride, code.data(), scale[p], bound,
-                       sum);
+            if (strangers_) {
+                encode_row(chunks_ + p * d_, d_, squares_[p], c.stride, code.data(), scale[p],
+                           bound, sum);
+            } else {  // a row of the state, next in turn
+                codes = c.codes + (old_rows_ + p) * c.stride;
+                scale[p] = c.scale[old_rows_ + p];
+                bound = c.error[old_rows_ + p];
+            }
             // |x - x8| of the chunk, for rows of norm 1; the row's own error meets |x8|.
             error[p] = static_cast<double>(bound) + kCodeSlack;
             norm[p] = 1.0f + bound;
             for (std::size_t t = 0; t < c.stride; ++t) {
                 lane_codes_[(t / 4 * lanes_ + p) * 4 + t % 4] =
-                    static_cast<std::uint8_t>(code[t] + 128);
+                    static_cast<std::uint8_t>(codes[t] + 128);
             }
         }
         if (tile_.size() < old_rows_ * lanes_) tile_.resize(2 * old_rows_ * lanes_);
@@ -603,10 +610,10 @@ void max_member_nearest(const MaxMemberState& state, const MaxMemberOptions& opt
     // Chunks are not members of anything: each is a panel's lane that nothing is decided before.
     const std::size_t lanes = max_member_kernels(options.isa).lanes;
     Panel panel(state, options);
+    panel.forget_each_other();
     for (std::size_t begin = 0; begin < count; begin += lanes) {
         const std::size_t width = std::min(lanes, count - begin);
         panel.load(rows + begin * state.dim, width);
-        panel.forget_each_other();
         for (std::size_t p = 0; p < width; ++p) {
             const auto [best, atom] = panel.decide(p);
             atoms[begin + p] = atom;

@@ -10,10 +10,13 @@ namespace {
 template <std::size_t R>
 RIEMEM_VNNI static inline __attribute__((always_inline)) void code_tile(
     const std::int8_t* codes, std::size_t stride, const std::uint8_t* panel, const CodeTerms& terms,
-    std::size_t row, float* tile, VecF lower[2]) {
+    std::size_t row, bool more, float* tile, VecF lower[2]) {
     __m512i sums[R][2];
     for (std::size_t i = 0; i < R; ++i) sums[i][0] = sums[i][1] = _mm512_setzero_si512();
     for (std::size_t t = 0; t < stride; t += 4) {
+        if (more && t % 64 == 0) {
+            for (std::size_t i = 0; i < R; ++i) __builtin_prefetch(codes + (R + i) * stride + t);
+        }
         const __m512i a = _mm512_loadu_si512(panel + t * kPanel);
         const __m512i b = _mm512_loadu_si512(panel + t * kPanel + 64);
         for (std::size_t i = 0; i < R; ++i) {
@@ -45,11 +48,12 @@ RIEMEM_VNNI void code_panel(const std::int8_t* codes, std::size_t stride, std::s
     VecF greatest[2] = {load(lower), load(lower + kLanes)};
     std::size_t i = 0;
     for (; i + kTileRows <= n; i += kTileRows) {
-        code_tile<kTileRows>(codes + i * stride, stride, panel, terms, i, tile + i * kPanel,
-                             greatest);
+        code_tile<kTileRows>(codes + i * stride, stride, panel, terms, i, i + 2 * kTileRows <= n,
+                             tile + i * kPanel, greatest);
     }
     for (; i < n; ++i) {
-        code_tile<1>(codes + i * stride, stride, panel, terms, i, tile + i * kPanel, greatest);
+        code_tile<1>(codes + i * stride, stride, panel, terms, i, false, tile + i * kPanel,
+                     greatest);
     }
     store(lower, greatest[0]);
     store(lower + kLanes, greatest[1]);

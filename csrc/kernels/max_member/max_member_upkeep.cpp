@@ -10,11 +10,14 @@ void encode_row(const float* row, std::size_t d, double square, std::size_t stri
     for (std::size_t t = 0; t < d; ++t) most = std::max(most, std::fabs(row[t]));
     const double norm = std::sqrt(square);
     const double step = static_cast<double>(most) / 127.0;
+    const double inverse = 1.0 / step;
+    // Adding and taking away 1.5 * 2^52 rounds to an integer, to even where two are as near.
+    constexpr double kRounder = 6755399441055744.0;
     double residual = 0.0;
     sum = 0;
     for (std::size_t t = 0; t < stride; ++t) {
         const double x = t < d ? static_cast<double>(row[t]) : 0.0;
-        const double code = std::clamp(std::nearbyint(x / step), -127.0, 127.0);
+        const double code = std::clamp((x * inverse + kRounder) - kRounder, -127.0, 127.0);
         codes[t] = static_cast<std::int8_t>(code);
         sum += codes[t];
         residual += (x - step * code) * (x - step * code);

@@ -11,6 +11,7 @@ constexpr std::size_t kPanel = 2 * kLanes;  // one broadcast of a row's element 
 static_assert(kPanel <= kMostPanel, "a panel holds at most kMostPanel chunks");
 
 constexpr std::size_t kDepth = 128;      // dimensions per pass: the panel's slice stays in L1
+constexpr std::size_t kLine = 16;        // floats of one cache line
 constexpr std::size_t kBlockRows = 192;  // rows per pass: so do they
 
 std::size_t single_roundings(std::size_t d) { return d / (2 * kLanes) + 3 + 5; }
@@ -18,23 +19,35 @@ std::size_t single_roundings(std::size_t d) { return d / (2 * kLanes) + 3 + 5; }
 std::size_t panel_roundings(std::size_t d) { return d; }  // one fused step per dimension
 
 // R rows against one panel: 2 R accumulators stay in registers over one slice of the dimensions.
+// Meanwhile the rows `ahead` floats further on are fetched, because the processor does not foresee
+// several rows in lock-step.
 template <std::size_t R>
 RIEMEM_INLINE void multiply_tile(const float* rows, std::ptrdiff_t stride, std::size_t depth,
-                                 const float* panel, bool first, float* tile) {
+                                 const float* panel, bool first, std::ptrdiff_t ahead,
+                                 float* tile) {
     VecF low[R];
     VecF high[R];
     for (std::size_t i = 0; i < R; ++i) {
         low[i] = first ? broadcast(0.0f) : load(tile + i * kPanel);
         high[i] = first ? broadcast(0.0f) : load(tile + i * kPanel + kLanes);
     }
-    for (std::size_t t = 0; t < depth; ++t) {
-        const VecF a = load(panel + t * kPanel);
-        const VecF b = load(panel + t * kPanel + kLanes);
-        for (std::size_t i = 0; i < R; ++i) {
-            const VecF x = broadcast(
-                rows[static_cast<std::ptrdiff_t>(i) * stride + static_cast<std::ptrdiff_t>(t)]);
-            low[i] = fma(x, a, low[i]);
-            high[i] = fma(x, b, high[i]);
+    for (std::size_t line = 0; line < depth; line += kLine) {
+        if (ahead != 0) {
+            for (std::size_t i = 0; i < R; ++i) {
+                __builtin_prefetch(rows + static_cast<std::ptrdiff_t>(i) * stride + ahead +
+                                   static_cast<std::ptrdiff_t>(line));
+            }
+        }
+        const std::size_t end = depth - line < kLine ? depth : line + kLine;
+        for (std::size_t t = line; t < end; ++t) {
+            const VecF a = load(panel + t * kPanel);
+            const VecF b = load(panel + t * kPanel + kLanes);
+            for (std::size_t i = 0; i < R; ++i) {
+                const VecF x = broadcast(
+                    rows[static_cast<std::ptrdiff_t>(i) * stride + static_cast<std::ptrdiff_t>(t)]);
+                low[i] = fma(x, a, low[i]);
+                high[i] = fma(x, b, high[i]);
+            }
         }
     }
     for (std::size_t i = 0; i < R; ++i) {
@@ -51,14 +64,16 @@ void dot_panel(const float* rows, std::ptrdiff_t stride, std::size_t n, std::siz
             const std::size_t depth = d - t < kDepth ? d - t : kDepth;
             const float* slice = panel + t * kPanel;
             const float* row = rows + t;
+            const std::ptrdiff_t next = static_cast<std::ptrdiff_t>(kTileRows) * stride;
             std::size_t i = begin;
             for (; i + kTileRows <= end; i += kTileRows) {
+                const bool more = i + 2 * kTileRows <= end;
                 multiply_tile<kTileRows>(row + static_cast<std::ptrdiff_t>(i) * stride, stride,
-                                         depth, slice, t == 0, tile + i * kPanel);
+                                         depth, slice, t == 0, more ? next : 0, tile + i * kPanel);
             }
             for (; i < end; ++i) {
                 multiply_tile<1>(row + static_cast<std::ptrdiff_t>(i) * stride, stride, depth,
-                                 slice, t == 0, tile + i * kPanel);
+                                 slice, t == 0, 0, tile + i * kPanel);
             }
         }
         if (inverse == nullptr) continue;

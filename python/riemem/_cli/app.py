@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from .. import errors
-from . import evaluate, memories, models, upkeep
+from . import atoms, distill, evaluate, memories, models, transfer, upkeep
 from .output import to_json
 
 __all__ = ["cli", "run"]
@@ -28,6 +28,7 @@ _MACHINE_ERRORS = (
     errors.CudaError,
     errors.DeviceError,
     errors.VramBudgetError,
+    errors.OutputFileError,
 )
 
 _HINTS: tuple[tuple[type[BaseException], str], ...] = (
@@ -192,7 +193,15 @@ def cli() -> None:
     """
 
 
-for _command in (*memories.COMMANDS, *upkeep.COMMANDS, *models.COMMANDS, *evaluate.COMMANDS):
+for _command in (
+    *memories.COMMANDS,
+    *upkeep.COMMANDS,
+    *transfer.COMMANDS,
+    *models.COMMANDS,
+    *atoms.COMMANDS,
+    *distill.COMMANDS,
+    *evaluate.COMMANDS,
+):
     cli.add_command(_command)
 
 

@@ -54,6 +54,209 @@ def locomo_command(
     emit(as_json, report.to_dict(), report.to_text)
 
 
+@eval_group.command("packing")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False), required=False)
+@click.option(
+    "--budget",
+    "budgets",
+    type=click.IntRange(min=1),
+    multiple=True,
+    help="Tokens; may be given several times. Default: 500 1000 2000 4000.",
+)
+@click.option(
+    "--orders",
+    type=click.IntRange(1, 3),
+    default=3,
+    show_default=True,
+    help="Stream orders: as it came, reversed, shuffled.",
+)
+@click.option(
+    "--limit", type=click.IntRange(min=1), help="Most questions per conversation, evenly spaced."
+)
+@click.option(
+    "--cache",
+    type=click.Path(file_okay=False),
+    help="Folder that keeps the vectors for the next run.",
+)
+@click.option(
+    "--trajectory",
+    "seed",
+    type=click.IntRange(min=0),
+    help="No FILE: a made-up agent trajectory with this seed.",
+)
+@embedder_option
+@json_option
+def packing_command(
+    file: str | None,
+    budgets: tuple[int, ...],
+    orders: int,
+    limit: int | None,
+    cache: str | None,
+    seed: int | None,
+    embedder: str | None,
+    as_json: bool,
+) -> None:
+    """Evidence inside a token budget, for each clustering and layout, on FILE.
+
+    FILE is a LoCoMo JSON (evidence turns are counted) or a RealMem JSON (gold sessions). With
+    --trajectory SEED a stream that repeats itself is made up instead.
+    """
+    from ..evaluation.packing_eval import BUDGETS, run_packing, run_streams
+    from ..evaluation.trajectory import make_trajectory
+
+    if (file is None) == (seed is None):
+        raise click.UsageError("expected either FILE or --trajectory SEED")
+    options: dict[str, Any] = {"orders": orders, "limit": limit, "cache": cache}
+    options |= {"budgets": budgets or BUDGETS, "embedder": load_embedder(embedder)}
+    with progress("eval") as bar:
+        if file is not None:
+            report = run_packing(file, progress=bar, **options)
+        else:
+            made = [make_trajectory(seed=seed or 0)]
+            report = run_streams(made, {"file": f"trajectory {seed}"}, progress=bar, **options)
+    emit(as_json, report.to_dict(), report.to_text)
+
+
+@eval_group.command("realmem")
+@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False))
+@click.option("--cache", type=click.Path(file_okay=False), help="Folder to keep vectors in.")
+@embedder_option
+@json_option
+def realmem_command(
+    files: tuple[str, ...], cache: str | None, embedder: str | None, as_json: bool
+) -> None:
+    """How many of the sessions that an answer needs are found, on RealMem persona FILES.
+
+    The sessions are added one by one and each question is asked when it was asked. Prints cosine,
+    BM25, the other rankings and the default, with bootstrap intervals of the differences.
+    """
+    from ..evaluation.realmem import run_realmem
+
+    with progress("eval") as bar:
+        report = run_realmem(files, embedder=load_embedder(embedder), progress=bar, cache=cache)
+    emit(as_json, report.to_dict(), report.to_text)
+
+
+@eval_group.command("latency")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@click.option(
+    "--sizes",
+    default="1000,10000,100000",
+    show_default=True,
+    help="Numbers of memories, separated by commas.",
+)
+@click.option("--cache", type=click.Path(file_okay=False), help="Folder to keep vectors in.")
+@embedder_option
+@json_option
+def latency_command(
+    file: str, sizes: str, cache: str | None, embedder: str | None, as_json: bool
+) -> None:
+    """Time of a search without the embedding, on copies of FILE, a LoCoMo JSON file.
+
+    The copies have other names and later dates.
+    """
+    from ..embed import MiniLMEmbedder, render_turn
+    from ..evaluation.latency import latency_text, measure_latency
+    from ..evaluation.locomo import load_locomo
+    from ..evaluation.retrieval import embed_benchmark
+
+    try:
+        numbers = [int(size) for size in sizes.split(",")]
+    except ValueError:
+        raise click.BadParameter(
+            f"expected whole numbers separated by commas, got {sizes!r}", param_hint="'--sizes'"
+        ) from None
+    benchmark = load_locomo(file)
+    with progress("eval") as bar:
+        model = load_embedder(embedder) or MiniLMEmbedder()
+        known = embed_benchmark(model, benchmark, cache=cache, progress=bar)
+    rows = measure_latency(benchmark, known, render_turn, numbers)
+    emit(as_json, {"rows": rows}, lambda: latency_text(rows))
+
+
+@eval_group.command("compression")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@click.option(
+    "--budget",
+    "budgets",
+    type=click.IntRange(min=1),
+    multiple=True,
+    help="Tokens; may be given several times. Default: 250 500 1000.",
+)
+@click.option(
+    "--ratio",
+    "ratios",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    multiple=True,
+    help="Share of a context of 1000 tokens; may be repeated. Default: 0.25 0.5 0.75.",
+)
+@click.option("--method", "methods", multiple=True, help="Only these; may be repeated.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="Most questions per conversation, evenly spaced.",
+)
+@click.option(
+    "--likelihood",
+    type=click.IntRange(min=0),
+    default=20,
+    show_default=True,
+    help="Questions whose answers the local model is asked for.",
+)
+@click.option(
+    "--sentences",
+    type=click.IntRange(min=0),
+    default=2,
+    show_default=True,
+    help="Contexts of which each sentence is left out in turn.",
+)
+@click.option(
+    "--cache",
+    type=click.Path(file_okay=False),
+    help="Folder that keeps sensitivities for the next run.",
+)
+@click.option("--model", help="The causal language model. Default: smollm2-135m.")
+@embedder_option
+@json_option
+def compression_command(
+    file: str,
+    budgets: tuple[int, ...],
+    ratios: tuple[float, ...],
+    methods: tuple[str, ...],
+    limit: int,
+    likelihood: int,
+    sentences: int,
+    cache: str | None,
+    model: str | None,
+    embedder: str | None,
+    as_json: bool,
+) -> None:
+    """What survives distillation into a token budget, on FILE, a LoCoMo JSON file.
+
+    Answer words (of those that the evidence holds), evidence words, numbers, dates, names and
+    negations that are kept, and what a local language model makes of the answer, for whole turns,
+    truncation, chance, self-information and sensitivity.
+    """
+    from ..evaluation.compression import BUDGETS, RATIOS, run_compression
+
+    options: dict[str, Any] = {"limit": limit, "likelihood": likelihood, "sentences": sentences}
+    options |= {"cache": cache, "model": model, "methods": methods or None}
+    if not budgets and not ratios:
+        budgets, ratios = BUDGETS, RATIOS
+    with progress("eval") as bar:
+        report = run_compression(
+            file,
+            budgets=budgets,
+            ratios=ratios,
+            embedder=load_embedder(embedder),
+            progress=bar,
+            **options,
+        )
+    emit(as_json, report.to_dict(), report.to_text)
+
+
 @click.command("demo")
 @click.option("--pull", is_flag=True, help="Fetch the embedder first if it is not here.")
 @click.option("-k", type=click.IntRange(min=1), default=5, show_default=True, help="Hits to show.")

@@ -224,12 +224,20 @@ def _note_skipped(skipped: Sequence[str], as_json: bool) -> None:
     show_default=True,
     help="Most tokens of the context; never exceeded.",
 )
+@click.option(
+    "--layout",
+    type=click.Choice(["flat", "grouped"]),
+    default="flat",
+    show_default=True,
+    help="One list in time order, or grouped by the atoms of `riemem cluster`.",
+)
 @scope_options
 @with_store(readonly=True)
 def recall_command(
     opener: Opener,
     query: str,
     token_budget: int,
+    layout: str,
     session: str | None,
     filters: dict[str, Any] | None,
     as_json: bool,
@@ -239,7 +247,9 @@ def recall_command(
     The context goes to standard output, and what it cost to standard error.
     """
     with opener.open() as memory:
-        context = memory.recall(query, token_budget=token_budget, session=session, filters=filters)
+        context = memory.recall(
+            query, token_budget=token_budget, layout=layout, session=session, filters=filters
+        )
     document = {"query": query, "token_budget": token_budget, **asdict(context)}
     emit(as_json, document, context.text)
     if not as_json:

@@ -1,0 +1,258 @@
+"""Sensitivity of a frozen language model to each token of a text: one pass forward and back.
+
+``S_i = || g_i * h_i ||_2 / (number of later predictions)``, where ``h_i`` is the input embedding
+of token i and ``g_i`` the gradient with respect to it of the summed next-token loss. It is a
+heuristic score: it says how much the model's predictions of what follows lean on a token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from riemem.errors import ArgumentError, NotFiniteError, VramBudgetError
+from riemem.vram import PassPlan, VramBudget
+
+from .kernels import row_norms
+from .language_model import LanguageModel
+
+__all__ = ["OVERLAP", "WINDOW", "TokenScores", "token_scores"]
+
+WINDOW = 512
+OVERLAP = 64
+_QUESTION_TOKENS = 128
+_CHUNK_ROWS = 128
+
+
+@dataclass(frozen=True)
+class TokenScores:
+    """What one pass says about the tokens of a text.
+
+    Attributes
+    ----------
+    offsets : (n, 2) int64
+        First and last character + 1 of each token.
+    sensitivity : (n,) float64
+        Of each token; the first and last take their neighbour's.
+    surprisal : (n,) float64
+        Negative log-likelihood in nats; 0 for the first token.
+    windows : int
+        Passes that were needed.
+    estimated_bytes : int
+        Of the largest pass; 0 without a memory budget.
+    """
+
+    offsets: NDArray[np.int64]
+    sensitivity: NDArray[np.float64]
+    surprisal: NDArray[np.float64]
+    windows: int
+    estimated_bytes: int = 0
+
+
+def token_scores(
+    model: LanguageModel,
+    text: str,
+    *,
+    question: str | None = None,
+    vram: VramBudget | None = None,
+    window: int = WINDOW,
+    overlap: int = OVERLAP,
+) -> TokenScores:
+    """Return the sensitivity and the surprisal of every token of a text.
+
+    Parameters
+    ----------
+    model : LanguageModel
+        Frozen; its state, the global random state and the gradient mode are left as they are.
+    text : str
+        Any length; long texts go through in windows.
+    question : str, optional
+        With it the loss is that of the question's tokens after the window's text.
+    vram : VramBudget, optional
+        Chooses the window and how the pass is made, and holds the pass to its limit.
+    window, overlap : int
+        In tokens. Of two overlapping windows each gives the half that it sees more around.
+
+    Raises
+    ------
+    NotFiniteError
+        The model gave NaN or an infinity; the message names the window.
+    VramBudgetError
+        No window fits, or the device ran out of memory all the same.
+
+    Notes
+    -----
+    One backward pass per window. The logits of at most 128 positions are alive at a time.
+    """
+    if not 0 <= 2 * overlap < window:
+        raise ArgumentError(f"overlap: expected 0 to less than half of {window}, got {overlap}")
+    encoding = model.encode(text)
+    if model.max_window < window:
+        window = model.max_window
+        overlap = min(overlap, window // 8)
+    asked = model.encode(f"\n{question}").ids if question else []
+    asked = asked[: min(_QUESTION_TOKENS, window // 4)]
+    offsets = np.array(encoding.offsets, np.int64).reshape(-1, 2)
+    n = len(encoding.ids)
+    sensitivity, surprisal = np.zeros(n), np.zeros(n)
+    if n == 0:
+        return TokenScores(offsets, sensitivity, surprisal, 0)
+    limit = window - len(asked)
+    plan = PassPlan(window, _CHUNK_ROWS, False, 0)
+    if vram is not None:
+        plan = vram.plan(
+            model.spec,
+            tokens=min(n + len(asked), window),
+            dtype=model.dtype,
+            weights_loaded=model.loaded,
+        )
+    if plan.window < window and n + len(asked) > plan.window:
+        limit = max(plan.window - len(asked), 2)
+        overlap = min(overlap, limit // 4)
+    passes = 0
+    with model.evaluating() as module, _budget_enforced(vram):
+        for first, last in _windows(n, limit, overlap):
+            one, nll = _one_pass(
+                model,
+                module,
+                encoding.ids[first:last],
+                asked,
+                plan,
+                f"window {passes + 1} (characters {offsets[first, 0]} to {offsets[last - 1, 1]})",
+                vram,
+            )
+            begin = first if first == 0 else first + overlap // 2
+            sensitivity[begin:last] = one[begin - first :]
+            surprisal[begin:last] = nll[begin - first :]
+            passes += 1
+    return TokenScores(offsets, sensitivity, surprisal, passes, plan.estimated_bytes)
+
+
+def _windows(n: int, limit: int, overlap: int) -> Iterator[tuple[int, int]]:
+    first = 0
+    while True:
+        last = min(first + limit, n)
+        yield first, last
+        if last == n:
+            return
+        first += limit - overlap
+
+
+@contextmanager
+def _budget_enforced(vram: VramBudget | None) -> Iterator[None]:
+    if vram is None:
+        yield
+    else:
+        with vram.enforce():
+            yield
+
+
+def _one_pass(
+    model: LanguageModel,
+    module: Any,
+    ids: list[int],
+    asked: list[int],
+    plan: PassPlan,
+    name: str,
+    vram: VramBudget | None,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return sensitivity and surprisal of one window's own tokens."""
+    import torch
+
+    size = len(ids)
+    if size + len(asked) < 2:
+        return np.zeros(size), np.zeros(size)
+    rows = torch.tensor([ids + asked], device=model.device)
+    first_target = size if asked else 1
+    try:
+        with torch.enable_grad():
+            leaf = module.get_input_embeddings()(rows).detach().requires_grad_(True)
+            with _checkpointed(module, plan.checkpoint):
+                gradient, losses = _gradient(
+                    module, leaf, rows, first_target, plan.chunk_rows, model.split_head
+                )
+        scores = row_norms(gradient[0, :size], leaf.detach()[0, :size])
+        nll = losses.double().cpu().numpy()
+    except torch.OutOfMemoryError as error:
+        raise VramBudgetError(
+            f"{name}: out of memory on {model.device} although {plan.estimated_bytes} bytes were "
+            "expected to be enough",
+            required_bytes=plan.estimated_bytes,
+            budget_bytes=vram.limit_bytes if vram is not None else 0,
+            free_bytes=vram.free_bytes() if vram is not None else 0,
+        ) from error.with_traceback(None)
+    if not (np.isfinite(scores).all() and np.isfinite(nll).all()):
+        raise NotFiniteError(f"{name}: the model gave a gradient or a loss that is not finite")
+    surprisal = np.zeros(size)
+    if not asked:
+        surprisal[1:] = nll
+        later = np.arange(size - 1, -1, -1, dtype=np.float64)
+        scores = scores / np.maximum(later, 1.0)
+        scores[-1] = scores[-2]
+    if size > 1:
+        scores[0] = scores[1]
+    return scores, surprisal
+
+
+def _gradient(
+    module: Any, leaf: Any, rows: Any, first_target: int, chunk: int, split_head: bool
+) -> tuple[Any, Any]:
+    """Return d(sum of losses)/d(leaf) and the losses of the targets from `first_target` on."""
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    targets = rows[0, first_target:]
+    if not split_head:
+        logits = module(inputs_embeds=leaf, use_cache=False).logits[0, first_target - 1 : -1]
+        losses = cross_entropy(logits.float(), targets, reduction="none")
+        (gradient,) = torch.autograd.grad(losses.sum(), leaf)
+        return gradient, losses.detach()
+    hidden = module.base_model(inputs_embeds=leaf, use_cache=False).last_hidden_state
+    predicting = hidden.detach()[0, first_target - 1 : -1]
+    head = module.get_output_embeddings()
+    upstream = torch.zeros_like(hidden)
+    losses = []
+    for at in range(0, len(targets), chunk):
+        part = predicting[at : at + chunk].clone().requires_grad_(True)
+        loss = cross_entropy(head(part).float(), targets[at : at + chunk], reduction="none")
+        (gradient,) = torch.autograd.grad(loss.sum(), part)
+        upstream[0, first_target - 1 + at : first_target - 1 + at + len(part)] = gradient
+        losses.append(loss.detach())
+    (gradient,) = torch.autograd.grad(hidden, leaf, grad_outputs=upstream)
+    return gradient, torch.cat(losses)
+
+
+@contextmanager
+def _checkpointed(module: Any, on: bool) -> Iterator[None]:
+    """Recompute the layers' activations in the backward pass instead of keeping them."""
+    layers = _layers(module) if on else []
+    from torch.utils.checkpoint import checkpoint
+
+    def wrapped(forward: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            return checkpoint(
+                forward, *args, use_reentrant=False, preserve_rng_state=False, **kwargs
+            )
+
+        return run
+
+    try:
+        for layer in layers:
+            layer.forward = wrapped(layer.forward)
+        yield
+    finally:
+        for layer in layers:
+            layer.__dict__.pop("forward", None)
+
+
+def _layers(module: Any) -> list[Any]:
+    """Return the decoder layers: the longest list of modules of one type."""
+    import torch
+
+    lists = [child for child in module.modules() if isinstance(child, torch.nn.ModuleList)]
+    return list(max(lists, key=lambda found: len(list(found)))) if lists else []

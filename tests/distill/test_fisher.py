@@ -1,0 +1,224 @@
+"""The gradient pass against autograd written out, and what it must leave alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from riemem.distill import Distiller, LanguageModel, load_language_model
+from riemem.distill.fisher import token_scores
+from riemem.errors import (
+    ArgumentError,
+    ModelCorruptError,
+    ModelNotFoundError,
+    NotFiniteError,
+    VramBudgetError,
+)
+from riemem.vram import VramBudget
+
+torch = pytest.importorskip("torch")
+
+TEXT = "Dave moved to Porto in May, he does not miss the rain. Maya visits him often."
+
+
+def plainly(model: LanguageModel, ids: list[int], first_target: int = 1) -> np.ndarray:
+    """||g * h|| of every token by the whole model's own loss."""
+    module = model.model
+    leaf = module.get_input_embeddings()(torch.tensor([ids])).detach().requires_grad_(True)
+    logits = module(inputs_embeds=leaf, use_cache=False).logits[0]
+    logs = torch.log_softmax(logits, -1)
+    loss = -sum(logs[place - 1, ids[place]] for place in range(first_target, len(ids)))
+    loss.backward()
+    return (leaf.grad * leaf.detach())[0].norm(dim=-1).double().numpy()
+
+
+def test_sensitivity_is_the_gradient_of_the_loss(tiny) -> None:
+    ids = tiny.encode(TEXT).ids
+    raw = plainly(tiny, ids)
+    expected = raw / np.maximum(np.arange(len(ids) - 1, -1, -1), 1)
+    expected[-1], expected[0] = expected[-2], expected[1]
+    found = token_scores(tiny, TEXT)
+    np.testing.assert_allclose(found.sensitivity, expected, rtol=2e-4)
+    assert found.windows == 1
+    assert found.offsets.shape == (len(ids), 2)
+    assert found.surprisal[0] == 0.0
+    assert (found.surprisal[1:] > 0).all()
+
+
+def test_the_question_decides_with_the_question(tiny) -> None:
+    ids, asked = tiny.encode(TEXT).ids, tiny.encode("\nWhere is Dave?").ids
+    expected = plainly(tiny, ids + asked, len(ids))[: len(ids)]
+    expected[0] = expected[1]
+    found = token_scores(tiny, TEXT, question="Where is Dave?")
+    np.testing.assert_allclose(found.sensitivity, expected, rtol=2e-4)
+
+
+def test_windows_cover_everything_once(tiny) -> None:
+    text = TEXT * 8
+    found = token_scores(tiny, text, window=128, overlap=32)
+    assert found.windows == 7
+    assert (found.sensitivity > 0).all()
+    whole = token_scores(tiny, text)
+    np.testing.assert_allclose(found.surprisal[:100], whole.surprisal[:100], rtol=1e-3, atol=1e-4)
+    last = token_scores(tiny, text[-112:], window=128, overlap=32)
+    assert last.windows == 1
+
+
+@pytest.mark.parametrize("text", ["", "x"])
+def test_texts_without_a_prediction(tiny, text: str) -> None:
+    found = token_scores(tiny, text)
+    assert found.sensitivity.tolist() == [0.0] * len(text)
+
+
+def test_a_budget_changes_how_and_not_what(tiny) -> None:
+    whole = token_scores(tiny, TEXT)
+
+    class Small:
+        def __init__(self, free: int) -> None:
+            self.free = free
+
+        def free_bytes(self) -> int:
+            return self.free
+
+        used_bytes = overhead_bytes = lambda self: 0
+        peak_bytes = used_bytes
+
+        def reset_peak(self) -> None: ...
+        def limit(self, fraction_bytes: int | None) -> None: ...
+
+    seen = set()
+    for free in (10**8, 600_000, 400_000, 320_000):
+        vram = VramBudget(10**9, memory=Small(free))
+        plan = vram.plan(tiny.spec, tokens=len(TEXT), dtype="float32")
+        seen.add((plan.checkpoint, plan.chunk_rows))
+        found = token_scores(tiny, TEXT, vram=vram)
+        if found.windows == 1:
+            np.testing.assert_allclose(found.sensitivity, whole.sensitivity, rtol=1e-3)
+        assert found.estimated_bytes <= free
+    assert len(seen) > 1
+    with pytest.raises(VramBudgetError):
+        token_scores(tiny, TEXT, vram=VramBudget(10**9, memory=Small(1000)))
+
+
+def test_nothing_global_changes_and_nothing_global_matters(tiny) -> None:
+    module = tiny.model
+    expected = token_scores(tiny, TEXT).sensitivity
+    module.train()
+    weight = next(module.parameters())
+    weight.requires_grad_(True)
+    state = torch.random.get_rng_state()
+    try:
+        with torch.no_grad():
+            again = token_scores(tiny, TEXT).sensitivity
+            assert not torch.is_grad_enabled()
+        assert module.training
+        assert weight.requires_grad
+        assert weight.grad is None
+    finally:
+        module.eval()
+        weight.requires_grad_(False)
+    assert torch.equal(state, torch.random.get_rng_state())
+    for text in ("some", "other texts", "in between " * 20):
+        token_scores(tiny, text)
+    assert np.array_equal(again, expected)
+    assert np.array_equal(token_scores(tiny, TEXT).sensitivity, expected)
+
+
+def test_threads_share_one_model(tiny) -> None:
+    texts = [TEXT[at:] for at in range(8)]
+    expected = [token_scores(tiny, text).sensitivity for text in texts]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda text: token_scores(tiny, text).sensitivity, texts))
+    for one, two in zip(found, expected, strict=True):
+        assert np.array_equal(one, two)
+
+
+def test_nan_names_its_window(tiny_folder, tmp_path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    folder = tmp_path / "nan"
+    shutil.copytree(tiny_folder, folder)
+    state = load_file(str(folder / "model.safetensors"))
+    row = load_language_model(tiny_folder, dtype="float32").encode("!").ids[0]
+    state["model.embed_tokens.weight"][row] = float("nan")
+    save_file(state, str(folder / "model.safetensors"))
+    model = load_language_model(folder, dtype="float32")
+    with pytest.raises(NotFiniteError, match="window 1"):
+        token_scores(model, "oh no!")
+
+
+def test_broken_models_are_refused(tiny_folder, tmp_path) -> None:
+    with pytest.raises(ModelNotFoundError):
+        load_language_model(tmp_path / "nowhere")
+    with pytest.raises(ArgumentError, match="dtype"):
+        load_language_model(tiny_folder, dtype="int8")
+    half = tmp_path / "half"
+    shutil.copytree(tiny_folder, half)
+    weights = (half / "model.safetensors").read_bytes()
+    (half / "model.safetensors").write_bytes(weights[: len(weights) // 2])
+    with pytest.raises(ModelCorruptError, match=r"model\.safetensors"):
+        _ = load_language_model(half, dtype="float32").model
+    (half / "model.safetensors").unlink()
+    with pytest.raises(ModelCorruptError):
+        _ = load_language_model(half, dtype="bfloat16").identity
+    other = tmp_path / "encoder"
+    shutil.copytree(tiny_folder, other)
+    config = json.loads((other / "config.json").read_text())
+    config["architectures"] = ["BertModel"]
+    (other / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelCorruptError, match="causal"):
+        load_language_model(other)
+    (other / "config.json").write_text("{")
+    with pytest.raises(ModelCorruptError, match=r"config\.json"):
+        load_language_model(other, dtype="float32")
+
+
+def test_distillation_with_a_model_keeps_and_reuses(tiny) -> None:
+    class Cache:
+        def __init__(self) -> None:
+            self.rows: dict[tuple[int, str], bytes] = {}
+
+        def get(self, memory_id: int, key: str) -> bytes | None:
+            return self.rows.get((memory_id, key))
+
+        def put(self, memory_id: int, key: str, value: bytes) -> None:
+            self.rows[memory_id, key] = value
+
+    turns = [
+        {"id": n, "text": f"{TEXT} Number {n}.", "speaker": "Dave", "score": 1.0 / n,
+         "when": f"2024-05-0{n}T10:00:00+00:00", "session": "a"}
+        for n in range(1, 6)
+    ]  # fmt: skip
+    cache = Cache()
+    distiller = Distiller(tiny, count_tokens=len, cache=cache)
+    first = distiller.distill(turns, token_budget=300, query="Where?")
+    assert first.report.windows == len(cache.rows) > 0
+    assert first.report.model == tiny.identity
+    second = distiller.distill(turns, token_budget=300, query="Where?")
+    assert (second.report.windows, second.report.cached) == (0, len(cache.rows))
+    assert second.text == first.text
+    cache.rows = dict.fromkeys(cache.rows, b"junk")
+    assert distiller.distill(turns, token_budget=300, query="Where?").text == first.text
+    for condition in ("question", "both"):
+        made = Distiller(tiny, count_tokens=len, condition=condition)
+        assert len(made.distill(turns, token_budget=300, query="Where?").text) <= 300
+    for preset in ("coremem", "coremem-token"):
+        made = Distiller(tiny, count_tokens=len, preset=preset)
+        assert 0 < len(made.distill(turns, token_budget=200).text) <= 200
+
+
+@pytest.mark.model
+def test_the_real_model_keeps_what_matters(smollm_path) -> None:
+    turns = [
+        {"id": 1, "speaker": "Dave", "score": 1.0, "when": "2023-05-08T10:00:00+00:00",
+         "text": "Well, you know, I really do think that it was so nice: I bought a telescope."},
+        {"id": 2, "speaker": "Maya", "score": 0.5, "when": "2023-05-08T10:01:00+00:00",
+         "text": "Oh wow, that is just great, I am very happy for you!"},
+    ]  # fmt: skip
+    made = Distiller(smollm_path).distill(turns, token_budget=26, query="What did Dave buy?")
+    assert "telescope" in made.text
+    assert made.tokens <= 26
+    assert made.report.windows >= 1
