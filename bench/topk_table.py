@@ -77,7 +77,9 @@ def peers(rows: Any, queries: Any, threads: int) -> dict[str, Callable[[], Any]]
     return found
 
 
-def measure(size: str, threads: int, rounds: int, clock: Callable[[], float]) -> dict[str, Any]:
+def measure(
+    size: str, threads: int, rounds: int, clock: Callable[[], float], scan: str | None
+) -> dict[str, Any]:
     import numpy as np
     import riemem
     from riemem._fused import Options, prepare_queries, top_rows
@@ -93,6 +95,8 @@ def measure(size: str, threads: int, rounds: int, clock: Callable[[], float]) ->
         d, storage="float32+int8", cosine_weight=0.5, form="inner", norm="minmax"
     )
     index.add(rows)
+    if scan is not None:
+        riemem.index.fastest_scan = lambda _: scan
     index.refresh()
 
     truth = (
@@ -144,12 +148,19 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--sizes", default=",".join(SIZES))
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument(
+        "--scan", choices=["float32", "int8"], help="default: by the number of rows"
+    )
     parser.add_argument("--clock", choices=["wall", "cpu"], default="wall")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
         clock = time.perf_counter if arguments.clock == "wall" else time.thread_time
-        print(json.dumps(measure(arguments.one, arguments.threads, arguments.rounds, clock)))
+        print(
+            json.dumps(
+                measure(arguments.one, arguments.threads, arguments.rounds, clock, arguments.scan)
+            )
+        )
         return
     import faiss
     import numpy
@@ -176,6 +187,7 @@ def main() -> None:
         command = [sys.executable, __file__, "--one", size]
         command += ["--threads", str(arguments.threads), "--rounds", str(arguments.rounds)]
         command += ["--clock", arguments.clock]
+        command += ["--scan", arguments.scan] if arguments.scan else []
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         if done.returncode:
             print(f"| {size} | failed: {done.stderr.strip().splitlines()[-1]} |")

@@ -1,6 +1,6 @@
 """Long-term memory for dialogue agents that live on their user's own machine.
 
-Two doors: functions on arrays (``FisherMetric``, ``search``, ``scores``, ``RiemannianIndex``), which
+Two doors: functions on arrays (``FisherMetric``, ``search``, ``RiemannianIndex`` and others), which
 need numpy alone, and :class:`Memory` for people with text. Nothing heavy is imported, no thread is
 started and no file is read until something is asked for.
 """
@@ -22,17 +22,25 @@ from riemem.scoring import TopK, scores, search
 from riemem.subspace import IncrementalSVD
 
 if TYPE_CHECKING:
+    from riemem import distill
+    from riemem.distill import Distillation, Distiller
     from riemem.memory import Memory
+    from riemem.vram import VramBudget
 
 __version__: str = _core.version
 
 # Names that come with heavier modules, fetched when first used.
 _LAZY = {
+    "Distillation": "riemem.distill",
+    "Distiller": "riemem.distill",
     "Memory": "riemem.memory",
+    "VramBudget": "riemem.vram",
 }
 
 __all__ = [
     "Assignment",
+    "Distillation",
+    "Distiller",
     "FisherMetric",
     "IncrementalSVD",
     "MaxMemberClusters",
@@ -40,8 +48,10 @@ __all__ = [
     "Preset",
     "RiemannianIndex",
     "TopK",
+    "VramBudget",
     "build_info",
     "calibrate_threshold",
+    "distill",
     "errors",
     "presets",
     "reference",
@@ -53,6 +63,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "distill":  # a package that can be called
+        return import_module("riemem.distill")
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'riemem' has no attribute {name!r}")

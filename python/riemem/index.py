@@ -39,7 +39,7 @@ from riemem._fused import (
     why_cosine,
     zero_rows,
 )
-from riemem._rows import STORAGES, make_rows
+from riemem._rows import STORAGES, fastest_scan, make_rows
 from riemem.errors import ArgumentError, MemoryNotFoundError, ShapeError, ZeroVectorError
 from riemem.index_file import State, read, write
 from riemem.metric import FisherMetric
@@ -487,8 +487,7 @@ class RiemannianIndex:
                 self._learn()
                 version, metric = self._version, self._metric.copy()
                 rows, ids = self._rows.view(self._n), self._ids[: self._n]
-            scan = "float32" if self._storage == "float32" else "int8"
-            points = prepare_points(rows, metric, self._options, scan=scan)
+            points = prepare_points(rows, metric, self._options, scan=fastest_scan(rows.count))
             ordered = bool((np.diff(ids) > 0).all())
             snapshot = _Snapshot(version, points, ids, metric, ordered)
             self._snapshot = snapshot
