@@ -25,9 +25,10 @@ from riemem.errors import ArgumentError, StoreError
 __all__ = ["STORAGES", "RowStore", "RowsView", "fastest_scan", "make_rows"]
 
 _FIRST_CAPACITY = 64
-# From how many rows on which copy is read, where both are there. Processor time per query at d = 384,
-# int8 / float32: 300 rows 16 / 22 us (B = 1), 15 / 10 us (B = 64); 1,000 rows 23 / 54 us, 21 / 20 us;
-# 3,000 rows 31 / 48 us (B = 64). python bench/topk_table.py --scan float32 | int8 measures it.
+# From how many rows on which copy is read, where both are there. Processor time per query at
+# d = 384, int8 / float32: 300 rows 16 / 22 us (B = 1), 15 / 10 us (B = 64); 1,000 rows 23 / 54 us,
+# 21 / 20 us; 3,000 rows 31 / 48 us (B = 64). Measured again by
+# python bench/topk_table.py --clock cpu --scan float32 (or int8) --sizes 300x384x64,...
 _SCANS = ((0, "float32"), (512, "int8"))
 # int8 sums of products fit 32 bits up to here.
 _MOST_INT8_DIMS = 32768
