@@ -8,7 +8,7 @@ import unicodedata
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from riemem.distill.units import cluster_ends, joined_spans, split_units
 
@@ -46,6 +46,7 @@ def test_units_and_gaps_are_the_text(text: str, run: int) -> None:
 
 @settings(max_examples=2000)
 @given(TEXTS)
+@example("\u094d\U0001f3fd\u0915")  # a virama, a mark, the letter it belongs to
 def test_no_cluster_is_cut(text: str) -> None:
     # the oracle is another library's reading of Unicode's rules; where ours takes clusters
     # together that is allowed, cutting one is not

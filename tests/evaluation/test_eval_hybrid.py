@@ -44,15 +44,15 @@ def test_a_conversation_is_remembered_turn_by_turn() -> None:
 
 def test_every_variant_ranks_every_turn_once() -> None:
     chosen = variants()
-    assert {"only lexical", "without neighbours", "without names", "ranking default"} <= set(chosen)
+    assert {"only lexical", "without neighbours", "without names", "default"} <= set(chosen)
     with remember(CONVERSATION, HashingEmbedder(dim=16)) as memory:
         ranked = rank_all(memory, [q.text for q in QUESTIONS], chosen)
         hits = [hit.id - 1 for hit in memory.search(QUESTIONS[0].text)]
     assert set(ranked) == set(chosen)
     for lists in ranked.values():
         assert [sorted(rows) for rows in lists] == [list(range(6))] * 2
-    assert ranked["ranking default"][0] == hits
-    assert list(variants(["ranking slm-v3"])) == ["ranking slm-v3"]
+    assert ranked["default"][0] == hits
+    assert list(variants(["slm-v3"])) == ["slm-v3"]
 
 
 def test_known_vectors_answer_for_the_model() -> None:

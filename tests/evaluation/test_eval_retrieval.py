@@ -47,7 +47,7 @@ def test_rows_worked_out_by_hand(talk, write):
     report = run_locomo(path, embedder=Axes())
     rows = by_name(report.rows)
     assert list(rows)[:3] == ["cosine", "centred-cosine", "bm25"]
-    assert list(rows)[-1] == "ranking default"
+    assert list(rows)[-1] == "default"
     assert set(rows) >= {"cosine", "centred-cosine", "bm25"} | set(presets) - {"cosine"}
     # Ranks of the evidence by cosine: [1], [1, 3], [1], and [5] for "mushrooms" -> row 3.
     cosine = rows["cosine"]
@@ -143,7 +143,7 @@ def test_large_conversation_uses_the_metric(write, hashing_embedder):
     path = write("big.json", [{"sample_id": "big", "conversation": {"session_1": turns}, "qa": qa}])
     report = run_locomo(path, embedder=hashing_embedder, rendering="text")
     assert report.notes == []
-    names = ("cosine", "bm25", "default", "only dense", "only lexical")
+    names = ("cosine", "bm25", "whitened-cosine", "only dense", "only lexical")
     for row in (row for row in report.rows if row["name"] in names):
         assert row["hit@1"] == 1.0, row["name"]  # every question is a turn, word for word
 

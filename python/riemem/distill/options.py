@@ -71,12 +71,12 @@ class Options:
     decay_floor: float = 0.2
     middle_keep: float | None = None
     pool: str = "sum"
-    density: float = 0.7
+    density: float = 1.0
     novelty: float = 0.3
     headers: bool = True
     oversample: float = 2.0
     query_boost: float = 1.0
-    power: float = 1.0
+    power: float = 0.5
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -125,6 +125,7 @@ _PAPER: dict[str, Any] = {
     "decay_floor": 0.6,
     "pool": "mean",
     "density": 0.0,
+    "power": 1.0,
     "novelty": 1.0,
     "headers": False,
     "context": "document",

@@ -67,12 +67,14 @@ def cluster_ends(text: str, start: int = 0, end: int | None = None) -> Iterator[
     """
     stop = len(text) if end is None else end
     flags = 0
+    linked = False  # a virama, and nothing but marks since: the next letter belongs to it
     for at in range(start, stop):
         char = text[at]
         if _is_flag(char):
             flags += 1
+        linked = unicodedata.combining(char) == 9 or (linked and _marks(char))
         following = text[at + 1] if at + 1 < stop else ""
-        if following and _joins(char, following, flags):
+        if following and (_joins(char, following, flags) or (linked and following.isalpha())):
             continue
         if not _is_flag(char) or (following and not _is_flag(following)):
             flags = 0
@@ -94,15 +96,17 @@ def _joins(char: str, following: str, flags: int) -> bool:
     after = unicodedata.category(following)
     if after in ("Cc", "Zl", "Zp"):
         return False
-    if after in ("Mn", "Me", "Mc") or _extends(following):
+    if _marks(following):
         return True
     if char == _ZWJ or (kind in ("Cf", "Cn") and char != "\u200b"):
         return True  # prepended marks, tags, and whatever a newer Unicode may have added
-    if unicodedata.combining(char) == 9:  # a virama joins the consonant that follows
-        return True
     if _is_flag(char) and _is_flag(following):
         return flags % 2 == 1
     return _is_jamo(char) and _is_jamo(following)
+
+
+def _marks(char: str) -> bool:
+    return unicodedata.category(char) in ("Mn", "Me", "Mc") or _extends(char)
 
 
 def _extends(char: str) -> bool:

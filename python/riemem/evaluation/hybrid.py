@@ -118,7 +118,7 @@ def variants(names: Sequence[str] | None = None) -> dict[str, Ranking]:
         chosen[f"without {name}"] = replace(default, weights=rest)
     chosen["without neighbours"] = replace(default, kernel={})
     for name in ("half", "slm-v3", "default"):
-        chosen[f"ranking {name}"] = rankings[name]
+        chosen[name] = rankings[name]
     if names is not None:
         chosen = {name: chosen[name] for name in names}
     return chosen

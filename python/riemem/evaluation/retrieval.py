@@ -145,7 +145,8 @@ def _chosen_presets(chosen: Sequence[str] | Mapping[str, Preset] | None) -> dict
     if isinstance(chosen, Mapping):
         found = dict(chosen)
     else:
-        names = list(all_presets) if chosen is None else list(chosen)
+        # Left to itself, the row "default" is the search that users get, not its dense part.
+        names = [n for n in all_presets if n != "default"] if chosen is None else list(chosen)
         unknown = [name for name in names if name not in all_presets]
         if unknown:
             raise ArgumentError(
