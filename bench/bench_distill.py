@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-WORDS = (
+WORDS = (  # noqa: SIM905
     "the harbour was full of boats and Ana did not see Tim on 7 May because she bought 3 tickets "
     "for a concert in Porto where they had photography lessons with a telescope"
 ).split()

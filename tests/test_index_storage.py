@@ -223,6 +223,22 @@ def test_int8_storage_keeps_rows_out_of_memory() -> None:
     assert (both.nbytes - metric_bytes) / rows.size <= 5.15
 
 
+@pytest.mark.parametrize("storage", STORAGES)
+def test_reserved_room_is_used_and_changes_no_answer(storage: str) -> None:
+    rows = spectrum_rows(600, 24, 0.5, 9)
+    index, plain = RiemannianIndex(24, storage=storage), RiemannianIndex(24, storage=storage)
+    index.reserve(600)
+    index.reserve(3)  # less than there is: nothing
+    held = index.nbytes
+    for part in np.array_split(rows, 7):
+        index.add(part)
+        plain.add(part)
+    assert index.nbytes == held
+    assert_same([plain.search(rows[:5], 4), index.search(rows[:5], 4)])
+    with pytest.raises(ArgumentError, match=r"^n: expected"):
+        index.reserve(-1)
+
+
 def test_directory_is_checked(tmp_path: Any) -> None:
     RiemannianIndex(4, storage="int8", directory=tmp_path).add(np.eye(4))
     assert list(tmp_path.iterdir()) == []  # the file has no name

@@ -223,11 +223,7 @@ class RiemannianIndex:
         with self._lock:
             fresh = self._claim(given, count)
             end = self._n + count
-            self._rows.reserve(self._n, end)
-            if end > self._ids.size:
-                ids_now = np.empty(self._rows.capacity, np.int64)
-                ids_now[: self._n] = self._ids[: self._n]
-                self._ids = ids_now
+            self._make_room(end)
             # Beyond the rows that any snapshot can see, so searches are not disturbed.
             for start in range(0, count, _ROWS):
                 self._rows.write(self._n + start, unit_rows(rows[start : start + _ROWS])[0])
@@ -238,6 +234,42 @@ class RiemannianIndex:
                 self._version += 1
             self._n = end
         return fresh
+
+    def reserve(self, n: int) -> None:
+        """Make room for `n` rows in all, so that adding them in parts copies nothing.
+
+        Without it the room doubles when it runs out, and while rows move to the larger room both
+        are held.
+
+        Parameters
+        ----------
+        n : int
+            Rows, those already held included; less than :attr:`__len__` changes nothing.
+
+        Raises
+        ------
+        ArgumentError, DTypeError
+            Not an integer >= 0.
+        MemoryError, StoreError
+            There is no room; nothing is changed.
+
+        Examples
+        --------
+        >>> index = RiemannianIndex(2)
+        >>> index.reserve(1000)
+        >>> index.add([[1.0, 0.0]]).tolist()
+        [0]
+        """
+        needed = as_count(n, "n")
+        with self._lock:
+            self._make_room(needed)
+
+    def _make_room(self, needed: int) -> None:
+        self._rows.reserve(self._n, needed)
+        if self._rows.capacity > self._ids.size:
+            ids = np.empty(self._rows.capacity, np.int64)
+            ids[: self._n] = self._ids[: self._n]
+            self._ids = ids
 
     def _claim(self, given: I64 | None, count: int) -> I64:
         if given is None:
