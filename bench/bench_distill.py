@@ -89,7 +89,7 @@ def _peak(queue: Any, tokens: int, chunk: int, checkpoint: bool) -> None:
         with VramBudget(10**12).measure() as seen:
             _one_pass(model, module, ids, [], plan, "window 1", None)
     estimate = pass_bytes(model.spec, tokens, model.dtype, chunk_rows=chunk, checkpoint=checkpoint)
-    queue.put((estimate, seen.rise_bytes))
+    queue.put((estimate, seen.rise_bytes, seen.before_bytes))
 
 
 def measure_memory() -> None:
@@ -105,11 +105,12 @@ def measure_memory() -> None:
         queue = context.Queue()
         worker = context.Process(target=_peak, args=(queue, tokens, chunk, checkpoint))
         worker.start()
-        estimate, measured = queue.get()
+        estimate, measured, before = queue.get()
         worker.join()
         print(
             f"{tokens:6d} {chunk:5d} {checkpoint!s:>5} {estimate / 2**20:12.0f} "
-            f"{measured / 2**20:9.0f} {estimate / max(measured, 1):6.2f}"
+            f"{measured / 2**20:9.0f} {estimate / max(measured, 1):6.2f} "
+            f"{(before + estimate) / (before + measured):10.2f}"
         )
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 
 import pytest
 from click.testing import CliRunner
 from riemem._cli.app import cli
+from riemem.errors import StoreError
 
 
 @pytest.fixture
@@ -38,6 +41,34 @@ def test_recall_grouped(run):
     assert text.startswith("## ")
     assert "## " not in run("recall", "kite", "--budget", "400").stdout
     run("recall", "kite", "--layout", "tree", code=2)
+
+
+def count(tmp_path):
+    with closing(sqlite3.connect(tmp_path / "me.db")) as connection:
+        return connection.execute("SELECT count(*) FROM atoms").fetchone()[0]
+
+
+@pytest.mark.parametrize(
+    "asking", [("cluster",), ("recall", "kite", "--layout", "grouped", "--budget", "400")]
+)
+def test_the_first_command_that_needs_them_makes_them(run, tmp_path, asking):
+    run("recall", "kite", "--budget", "400")
+    run("check")
+    assert count(tmp_path) == 0
+    run(*asking)
+    assert count(tmp_path) == 3
+    run("add", "red kite sky")
+    assert count(tmp_path) == 4
+
+
+def test_a_store_that_cannot_be_written_is_answered_too(run, tmp_path, monkeypatch):
+    def refuses(path):
+        raise StoreError(f"{path}: lies on a network")
+
+    monkeypatch.setattr("riemem.store.sqlite.require_local", refuses)
+    assert "3 memories in 2 atoms" in run("cluster").output
+    assert run("recall", "kite", "--layout", "grouped", "--budget", "400").stdout.startswith("## ")
+    assert count(tmp_path) == 0
 
 
 def test_plot(run, tmp_path):

@@ -74,7 +74,8 @@ def test_every_command_shown_parses(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "turns.jsonl").touch()
-    (tmp_path / "locomo10.json").touch()
+    for name in ("locomo10.json", "locomo_dev.json", "audit_dev.json"):
+        (tmp_path / name).touch()
     for words in commands(page):
         command: click.Command = cli
         context = click.Context(cli, info_name="riemem")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 import threading
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -67,3 +70,67 @@ def encodable(text: str, name: str = "text") -> str:
             f"U+{ord(text[error.start]):04X} at character {error.start}"
         ) from None
     return text
+
+
+# A line break between two characters that are not white space; the literal first is found fast.
+_SEAM = re.compile(r"\n(?=\S)(?<=\S\n)")
+_MOST_KNOWN = 4096
+
+
+def counter_of(tokenizer: Any) -> Callable[[str], int]:
+    """Return ``count(text) -> int``, the tokens of a text without a start token.
+
+    Notes
+    -----
+    Packing counts many texts that are made of the same lines. Where the tokenizer is sure to take
+    a line break between two visible characters as a token of its own, lines are counted once and
+    added up, which is the same number. Of a counter's last lines up to 4096 are kept.
+    """
+
+    def whole(text: str) -> int:
+        return len(tokenizer.encode(encodable(text), add_special_tokens=False).ids)
+
+    if not _breaks_at_lines(tokenizer):
+        return whole
+    known: dict[str, int] = {}
+
+    def count(text: str) -> int:
+        lines = _SEAM.split(encodable(text))
+        total = 0
+        for line in lines:
+            size = known.get(line)
+            if size is None:
+                if len(known) >= _MOST_KNOWN:
+                    known.clear()
+                size = known[line] = whole(line)
+            total += size
+        return total + (len(lines) - 1) * line_break
+
+    line_break = whole("\n")
+    return count
+
+
+def _breaks_at_lines(tokenizer: Any) -> bool:
+    """Whether this is GPT-2's byte-level BPE, bare or with single digits, and nothing more.
+
+    Its pattern matches a run of white space that ends at a visible character by itself (of the
+    run's last character only a space goes to what follows), and merges stay inside a match.
+    """
+    from tokenizers import models
+
+    model = tokenizer.model
+    if not isinstance(model, models.BPE) or model.dropout or tokenizer.normalizer is not None:
+        return False
+    if not all(token.special for token in tokenizer.get_added_tokens_decoder().values()):
+        return False
+    if tokenizer.pre_tokenizer is None or not tokenizer.encode_special_tokens:
+        return False
+    stage = json.loads(tokenizer.pre_tokenizer.__getstate__())
+    stages = stage.get("pretokenizers", [stage])
+    *before, last = stages or [{}]
+    return (
+        last.get("type") == "ByteLevel"
+        and bool(last.get("use_regex"))
+        and not last.get("add_prefix_space")
+        and all(part.get("type") == "Digits" for part in before)
+    )

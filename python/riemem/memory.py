@@ -539,7 +539,8 @@ class Memory:
                 raise ArgumentError("layout: a compressor makes its own; leave layout='flat'")
         hits = self.search(query, k=k, filters=filters, at=at, profile=profile, session=session)
         if layout == "grouped":
-            owners = self._atoms_of([hit.id for hit in hits])
+            name = self._scope(profile, None, None).profile
+            owners = atoms.atoms_of(self._store, name, [hit.id for hit in hits])
             packed = packing.pack_grouped(hits, owners, token_budget=budget, count_tokens=count)
         elif compressor is None:
             packed = packing.pack_turns(hits, token_budget=budget, count_tokens=count)
@@ -558,6 +559,9 @@ class Memory:
     def atoms(self, *, profile: str | None = None) -> _Atoms:
         """Return the groups into which the stream of memories has organised itself, largest first.
 
+        The first call, or the first ``recall(layout="grouped")``, makes them, which reads every
+        vector of the profile; from then on each write keeps them up to date.
+
         Returns
         -------
         list of MemoryAtom
@@ -571,15 +575,7 @@ class Memory:
         ...     [(atom.header, atom.ids) for atom in memory.atoms()]
         [('kite red', (1, 2))]
         """
-        name = self._scope(profile, None, None).profile
-        atoms.ensure(self._store)
-        with self._store.reading() as connection:
-            return atoms.list_atoms(connection, name)
-
-    def _atoms_of(self, ids: _Ids) -> dict[int, int]:
-        atoms.ensure(self._store)
-        with self._store.reading() as connection:
-            return atoms.atoms_of(connection, ids)
+        return atoms.list_atoms(self._store, self._scope(profile, None, None).profile)
 
     def stats(
         self,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ._tokenizer import encodable, load_tokenizer
+from ._tokenizer import counter_of, encodable, load_tokenizer
 from .errors import ArgumentError, BackendUnavailableError, ModelCorruptError, ModelNotFoundError
 
 __all__ = [
@@ -387,10 +387,7 @@ def token_counter(name: str = "smollm2-135m") -> tuple[Callable[[str], int], str
             raise
         return _count_bytes, "utf-8 bytes (upper bound)"
 
-    def count(text: str) -> int:
-        return len(tokenizer.encode(encodable(text), add_special_tokens=False).ids)
-
-    return count, name
+    return counter_of(tokenizer), name
 
 
 def _count_bytes(text: str) -> int:

@@ -12,7 +12,7 @@ from inspect import signature
 from typing import Any, TypeVar
 
 from riemem._atoms.headers import describe
-from riemem._packed_text import ParsedTurn, Turn, format_groups, format_turns, in_time, parse
+from riemem._packed_text import ParsedTurn, Turn, TurnWriter, format_turns, in_time, parse
 from riemem.errors import ArgumentError, BudgetTooSmallError, DTypeError
 
 __all__ = ["Context", "Dropped", "Packing", "ParsedTurn", "Turn", "pack_turns", "parse"]
@@ -118,9 +118,10 @@ def pack_turns(
     ranked, dropped = distinct_turns(turns)
     if not ranked:
         return Packing("", 0)
-    chosen, over, text, tokens = _fill(ranked, budget, count, format_turns)
-    _require_some(chosen, ranked, budget, count, format_turns)
-    return Packing(text, tokens, tuple(in_time(chosen)), _all_dropped(turns, dropped, over))
+    writer = TurnWriter(ranked)
+    chosen, over, text, tokens = _fill(ranked, budget, count, writer.write)
+    _require_some(chosen, ranked, budget, count, writer.write)
+    return Packing(text, tokens, tuple(writer.in_time(chosen)), _all_dropped(turns, dropped, over))
 
 
 def pack_grouped(
@@ -194,13 +195,17 @@ def pack_grouped(
     if select == "atoms":
         ranked = sorted(ranked, key=lambda turn: place[owner[turn.id]])
     names = headers if headers is not None else _headers(ranked, owner)
+    writer = TurnWriter(ranked)
+
+    def groups(chosen: Sequence[T]) -> list[tuple[str | None, list[T]]]:
+        return _groups(chosen, owner, place, names, writer)
 
     def write(chosen: Sequence[T]) -> str:
-        return format_groups(_groups(chosen, owner, place, names))
+        return writer.write_groups(groups(chosen))
 
     chosen, over, text, tokens = _fill(ranked, budget, count, write)
     _require_some(chosen, ranked, budget, count, write)
-    order = [turn for _, group in _groups(chosen, owner, place, names) for turn in group]
+    order = [turn for _, group in groups(chosen) for turn in group]
     return Packing(text, tokens, tuple(order), _all_dropped(turns, dropped, over))
 
 
@@ -216,15 +221,16 @@ def _groups(
     owner: Mapping[int, int],
     place: Mapping[int, int],
     names: Mapping[int, str],
+    writer: TurnWriter,
 ) -> list[tuple[str | None, list[T]]]:
     members: dict[int, list[T]] = {}
     for turn in turns:
         members.setdefault(owner[turn.id], []).append(turn)
     shown = sorted((a for a in members if len(members[a]) > 1), key=lambda a: place[a])
     groups: list[tuple[str | None, list[T]]] = [
-        (names.get(atom, "topic"), in_time(members[atom])) for atom in shown
+        (names.get(atom, "topic"), writer.in_time(members[atom])) for atom in shown
     ]
-    lone = in_time([own[0] for own in members.values() if len(own) == 1])
+    lone = writer.in_time([own[0] for own in members.values() if len(own) == 1])
     if lone:
         groups.append(("other" if groups else None, lone))
     return groups

@@ -222,3 +222,15 @@ def test_the_real_model_keeps_what_matters(smollm_path) -> None:
     assert "telescope" in made.text
     assert made.tokens <= 26
     assert made.report.windows >= 1
+
+
+@pytest.mark.model
+def test_the_estimate_is_near_the_measured_peak(smollm_path) -> None:
+    model = load_language_model(smollm_path)
+    token_scores(model, "warm up " * 8)
+    vram = VramBudget(10**12)
+    with vram.measure() as seen:
+        found = token_scores(model, TEXT * 24, vram=vram)
+    assert found.windows > 1
+    # of the process as a whole: what it held before and the estimate, against its peak
+    assert 0.8 <= (seen.before_bytes + found.estimated_bytes) / seen.peak_bytes <= 1.2

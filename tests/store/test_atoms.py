@@ -1,4 +1,4 @@
-"""Atoms in the store: kept with the memories, through restarts, changes, forgetting, failures."""
+"""Atoms in the store, once asked for: kept through restarts, changes, forgetting, failures."""
 
 from __future__ import annotations
 
@@ -60,11 +60,13 @@ def test_one_by_one_in_batches_and_across_restarts(tmp_path):
     for text in said[:20]:
         with open_at(one) as memory:
             memory.add(text)
+            memory.atoms()
     with open_at(one) as memory:
         for text in said[20:]:
             memory.add(text)
     with open_at(many) as memory:
         memory.add_many([{"text": text} for text in said])
+        memory.atoms()
     assert list(stored(one).values()) == list(stored(many).values()) == expected(many)
     assert len(set(stored(many).values())) > 3
 
@@ -73,6 +75,7 @@ def test_forgetting_leaves_no_row_and_no_number_comes_back(tmp_path):
     path = tmp_path / "me.db"
     with open_at(path) as memory:
         first = memory.add_many([{"text": "red kite"}, {"text": "tax form"}, {"text": "old bread"}])
+        memory.atoms()
         before = stored(path)
         memory.forget(first[2])
         assert stored(path) == {i: before[i] for i in first[:2]}
@@ -93,6 +96,7 @@ def test_a_changed_text_arrives_anew(tmp_path):
         kite, tax, other = memory.add_many(
             [{"text": "red kite sky"}, {"text": "tax form due"}, {"text": "red kite sky"}]
         )
+        memory.atoms()
         assert stored(path) == {kite: 0, tax: 1, other: 0}
         memory.update(other, text="tax form due")
         assert stored(path) == {kite: 0, tax: 1, other: 1}
@@ -109,6 +113,8 @@ def test_two_writers_follow_each_other(tmp_path):
     with open_at(path) as one, open_at(path) as two:
         for i, text in enumerate(said):
             (one if i % 2 else two).add(text)
+            if i == 4:
+                one.atoms()
         assert list(stored(path).values()) == expected(path)
         two.forget([3, 4, 5])
         one.add("violin violin violin")
@@ -132,6 +138,7 @@ def test_a_write_that_fails_leaves_no_atom(tmp_path, monkeypatch):
     path = tmp_path / "me.db"
     with open_at(path) as memory:
         memory.add("red kite")
+        memory.atoms()
         with monkeypatch.context() as patch:
 
             def fails(*_):
@@ -156,10 +163,13 @@ def test_a_store_without_atoms_gets_them(tmp_path):
         connection.execute("DELETE FROM meta WHERE key = 'next_atom'")
     connection.close()
     with open_at(path, readonly=True) as memory:
-        assert memory.atoms() == []
+        read = {i: atom.id for atom in memory.atoms() for i in atom.ids}
+        assert [read[i] for i in range(1, 26)] == wanted
         assert memory.recall("kite", token_budget=500, count_tokens=len, layout="grouped").text
+    assert stored(path) == {}
     with open_at(path) as memory:
         assert memory.check().ok
+        memory.atoms()
         memory.add("one more thing")
     assert list(stored(path).values())[:25] == wanted
 
@@ -168,6 +178,7 @@ def test_embedding_again_places_again(tmp_path):
     path = tmp_path / "me.db"
     with open_at(path) as memory:
         memory.add_many([{"text": text} for text in texts(20, seed=4)])
+        memory.atoms()
     Memory.reembed_store(path, embedder=HashingEmbedder(dim=48))
     clusters = MaxMemberClusters(48, threshold=store_atoms.THRESHOLD)
     want = clusters.assign(vectors(path)).labels
@@ -180,6 +191,7 @@ def test_check_and_repair(tmp_path):
     path = tmp_path / "me.db"
     with open_at(path) as memory:
         memory.add_many([{"text": text} for text in texts(10)])
+        memory.atoms()
     with sqlite3.connect(path) as connection:
         connection.execute("DELETE FROM atoms WHERE memory_id = 4")
     connection.close()

@@ -20,7 +20,7 @@ __all__ = ["COMMANDS"]
 @with_store(readonly=True)
 def cluster_command(opener: Opener, limit: int, as_json: bool) -> None:
     """Print the atoms of a profile, largest first: number, size, a few words, members."""
-    with opener.open() as memory:
+    with opener.open_for_atoms() as memory:
         found = memory.atoms()
     members = sum(atom.size for atom in found)
     largest = found[0].size / members if found else 0.0
@@ -61,7 +61,7 @@ def plot_atoms_command(opener: Opener, output: str, as_json: bool) -> None:
     """Draw the growth of atoms against memories, and their sizes, as a PNG."""
     from ..errors import BackendUnavailableError
 
-    with opener.open() as memory:
+    with opener.open_for_atoms() as memory:
         found = memory.atoms()
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg

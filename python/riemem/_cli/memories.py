@@ -246,7 +246,7 @@ def recall_command(
 
     The context goes to standard output, and what it cost to standard error.
     """
-    with opener.open() as memory:
+    with opener.open() if layout == "flat" else opener.open_for_atoms() as memory:
         context = memory.recall(
             query, token_budget=token_budget, layout=layout, session=session, filters=filters
         )

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -141,6 +141,15 @@ class Opener:
             timeout=self.timeout,
             create=self.create,
         )
+
+    def open_for_atoms(self) -> Memory:
+        """Open for writing if that is possible, so that atoms are made once and kept."""
+        from ..errors import StoreError
+
+        try:
+            return replace(self, readonly=False).open()
+        except StoreError:
+            return self.open()  # says what is wrong if it is not only that writing is impossible
 
 
 def embedder_option(function: F) -> F:

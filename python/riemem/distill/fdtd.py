@@ -276,11 +276,16 @@ class Distiller:
                 document, self.protect, found.scores, middle_keep=options.middle_keep
             )
         else:
+            plain = options.score == "truncate"  # in the order of the text, whatever it costs
             steps = token_steps(
-                document, self.protect, found.scores, found.costs,
-                opening_costs(document, count, headers=options.headers),
-                novelty=options.novelty, density=options.density,
-            )  # fmt: skip
+                document,
+                self.protect,
+                found.scores,
+                found.costs,
+                opening_costs(document, count, headers=options.headers and not plain),
+                novelty=1.0 if plain else options.novelty,
+                density=options.density,
+            )
         selection = select(
             document, steps, budget=budget, count=count, costs=found.costs,
             must=untouchable_units(document, self.protect),

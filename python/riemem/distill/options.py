@@ -68,13 +68,13 @@ class Options:
     smooth: int = 0
     gap: int = 0
     decay: str = "rank"
-    decay_floor: float = 0.2
+    decay_floor: float = 0.1
     middle_keep: float | None = None
     pool: str = "sum"
     density: float = 1.0
     novelty: float = 0.3
     headers: bool = True
-    oversample: float = 2.0
+    oversample: float = 3.0
     query_boost: float = 1.0
     power: float = 0.5
     seed: int = 0

@@ -233,6 +233,9 @@ def _mark_dates(words: Sequence[str], units: Sequence[Unit], kinds: list[int]) -
     for at in range(1, len(words)):
         if kinds[at] & Kind.DATE and words[at - 1] in ("last", "next", "this", "past"):
             kinds[at - 1] |= Kind.DATE
+    for at, kind in enumerate(kinds):
+        if kind & Kind.DATE:  # "May" and "last" carry grammar elsewhere
+            kinds[at] = kind & ~int(Kind.FUNCTION)
 
 
 def _near_number(at: int, kinds: Sequence[int]) -> bool:

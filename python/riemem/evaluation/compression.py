@@ -14,7 +14,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from ..errors import ArgumentError, BudgetTooSmallError, CancelledError
 from ..memory import Memory
 from ..models import token_counter
 from ..packing import Packing, pack_turns, parse
+from .compression_report import CompressionReport
 from .hybrid import instant
 from .likelihood import AnswerPrediction, divergence, predict_answer, spearman
 from .locomo import Conversation, load_locomo
@@ -46,77 +47,17 @@ _WORD = re.compile(r"\w+")
 METHODS: tuple[tuple[str, dict[str, Any], float], ...] = (
     ("turns", {"score": "turns"}, 1.0),
     ("truncate", {"score": "truncate"}, 2.0),
-    ("random", {"score": "random"}, 2.0),
-    ("self-information", {"score": "self_information"}, 2.0),
+    ("random", {"score": "random"}, 3.0),
+    ("self-information", {"score": "self_information"}, 3.0),
     ("coremem", {"preset": "coremem"}, 2.0),
     ("coremem-token", {"preset": "coremem-token"}, 2.0),
     ("S alone", {"decay": "none", "novelty": 1.0}, 2.0),
     ("default 1.5x", {}, 1.5),
-    ("default", {}, 2.0),
-    ("default 3x", {}, 3.0),
+    ("default 2x", {}, 2.0),
+    ("default", {}, 3.0),
 )
 
 Progress = Callable[[int, int], object]
-
-
-@dataclass
-class CompressionReport:
-    """Rows of the evaluation, with what they were made from.
-
-    Attributes
-    ----------
-    data : dict
-        File, SHA-256, questions, embedder, model, counter.
-    rows : list of dict
-        Per budget and method: ``answer_words``, ``all_answer_words``, ``evidence_words``,
-        ``numbers``, ``dates``, ``names``, ``negations`` (shares), ``tokens``, ``over`` (most tokens
-        beyond the budget), ``seconds``, ``difference`` of the answer words to "turns" with a
-        paired bootstrap interval; on the sample ``nll``, ``delta_nll``, ``kl``.
-    conversations : list of dict
-        Answer words of every conversation.
-    sentences : dict
-        Spearman of a sentence's sensitivity with what leaving it out does to the answer's NLL.
-    """
-
-    data: dict[str, Any]
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    conversations: list[dict[str, Any]] = field(default_factory=list)
-    sentences: dict[str, Any] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values."""
-        return dict(vars(self))
-
-    def to_text(self) -> str:
-        """Return tables for a terminal."""
-        lines = [f"{key}: {value}" for key, value in self.data.items()]
-        head = (
-            f"{'':17} {'answer':>7} {'all':>6} {'evid.':>6} {'num.':>6} {'dates':>6} {'names':>6}"
-            f" {'neg.':>6} {'tokens':>7} {'over':>4} {'dNLL':>6} {'KL':>6} {'s':>6}  minus turns"
-        )
-        for budget in dict.fromkeys(row["budget"] for row in self.rows):
-            lines += ["", f"budget {budget}", head]
-            lines += [_line(row) for row in self.rows if row["budget"] == budget]
-        if self.sentences:
-            lines += ["", ", ".join(f"{k} {v}" for k, v in self.sentences.items())]
-        return "\n".join(lines)
-
-
-def _line(row: Mapping[str, Any]) -> str:
-    shares = "".join(
-        f" {row[name]:6.3f}"
-        for name in ("all_answer_words", "evidence_words", "numbers", "dates", "names", "negations")
-    )
-    difference = row["difference"]
-    interval = f"{difference['mean']:+.3f} [{difference['low']:+.3f}, {difference['high']:+.3f}]"
-    model = "".join(
-        f" {row[name]:6.2f}" if row.get(name) is not None else f" {'':6}"
-        for name in ("delta_nll", "kl")
-    )
-    return (
-        f"{row['method']:17} {row['answer_words']:7.3f}{shares} {row['tokens']:7.1f}"
-        f" {row['over']:4d}{model} {row['seconds']:6.2f}  {interval}"
-    )
 
 
 class _FileCache:

@@ -130,14 +130,15 @@ class HybridChannel:
         joined = self.join(query, rule, gathered)
         ids = gathered.view.ids[joined.rows]
         best = top(joined.scores, ids, k)
-        details = {
-            int(ids[i]): {name: float(share[i]) for name, share in joined.shares.items()}
-            for i in best.tolist()
-        }
+        found, scores = ids[best].tolist(), joined.scores[best].tolist()
+        details: dict[int, dict[str, Any]] = {memory_id: {} for memory_id in found}
+        for name, share in joined.shares.items():
+            for own, value in zip(details.values(), share[best].tolist(), strict=True):
+                own[name] = value
         if explain:
             self._explain(query, gathered, joined.rows[best], details)
         return ChannelHits(
-            ((int(ids[i]), float(joined.scores[i])) for i in best.tolist()),
+            zip(found, scores, strict=True),
             scoring=f"{rule.name}: {gathered.scoring}",
             notes=gathered.notes,
             details=details,

@@ -39,13 +39,16 @@ def neighbour_scores(
         A distance is 0 or beyond :data:`riemem.retrieval.corpus.REACH`.
     """
     total = np.zeros(rows.size)
-    last = max(len(view) - 1, 0)
+    # One place more than there are rows, for a neighbour that is not there or lends nothing.
+    none = len(view)
+    lends = np.append(passes, False)
+    padded = [(own, np.append(scores, 0.0)) for own, scores in base]
     for distance, weight in sorted(kernel.items()):
         if distance == 0 or abs(distance) > REACH:
             raise ArgumentError(f"kernel: expected distances within {REACH}, got {distance}")
         beside = (view.after[distance - 1] if distance > 0 else view.before[-distance - 1])[rows]
-        inside = np.minimum(beside, last)
-        lends = (beside <= last) & passes[inside]
-        for own, scores in base:
-            total += weight * own * np.where(lends, scores[inside], 0.0)
+        beside = np.minimum(beside, none)
+        beside = np.where(lends[beside], beside, none)
+        for own, scores in padded:
+            total += weight * own * scores[beside]
     return total

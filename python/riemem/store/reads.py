@@ -244,6 +244,7 @@ def _column(connection: sqlite3.Connection, sql: str, parameters: tuple[Any, ...
 
 
 def _record(row: tuple[Any, ...]) -> Record:
+    created_at = format_instant(row[6])
     return Record(
         id=int(row[0]),
         text=row[1],
@@ -251,8 +252,8 @@ def _record(row: tuple[Any, ...]) -> Record:
         session=row[3],
         profile=row[4],
         when=format_instant(row[5]),
-        created_at=format_instant(row[6]),
-        updated_at=format_instant(row[7]),
-        metadata=json.loads(row[8]),
+        created_at=created_at,
+        updated_at=created_at if row[7] == row[6] else format_instant(row[7]),
+        metadata={} if row[8] == "{}" else json.loads(row[8]),
         key=row[9],
     )

@@ -12,6 +12,7 @@ from riemem.errors import ArgumentError, DTypeError
 __all__ = ["day_of", "format_instant", "now_us", "parse_instant"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_PLAIN_EPOCH = datetime(1970, 1, 1)  # without a zone, text is made in half the time
 _MICROSECOND = timedelta(microseconds=1)
 # The first and the last microsecond of the years 1 to 9999, UTC.
 _FIRST = (datetime.min.replace(tzinfo=timezone.utc) - _EPOCH) // _MICROSECOND
@@ -103,7 +104,7 @@ def format_instant(microseconds: int) -> str:
     >>> format_instant(0)
     '1970-01-01T00:00:00+00:00'
     """
-    return (_EPOCH + timedelta(microseconds=microseconds)).isoformat()
+    return f"{(_PLAIN_EPOCH + timedelta(microseconds=microseconds)).isoformat()}+00:00"
 
 
 def day_of(microseconds: int) -> str:

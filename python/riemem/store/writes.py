@@ -289,6 +289,7 @@ def forget(store: Store, where: Scope, ids: Sequence[int] | None = None) -> Forg
             )
             # Deleting from the word index only marks; merging is what removes the words.
             connection.execute("INSERT INTO memories_fts (memories_fts) VALUES ('optimize')")
+            atoms.release(store, connection, where.profile)
             set_meta(connection, "erasing", transaction.revision)
     at = format_instant(now_us())
     erased = resume_erasure(store) if gone else True

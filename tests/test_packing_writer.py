@@ -1,0 +1,46 @@
+"""The writer that renders each turn once gives the text that rendering each choice anew gives."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from hypothesis import given
+from hypothesis import strategies as st
+from riemem._packed_text import TurnWriter, format_turns
+
+ROWS = st.builds(
+    lambda text, speaker, session, when: {
+        "text": text,
+        "speaker": speaker,
+        "session": session,
+        "when": when,
+    },
+    st.text("ab #:-\n\r\u2028", max_size=6),
+    st.sampled_from([None, "Ana", "Cy: x", '"', ""]),
+    st.sampled_from([None, "s", "t"]),
+    st.sampled_from(
+        [
+            None,
+            "2024-05-01T10:00:00+00:00",
+            "2024-05-01T10:00:00.500000+00:00",
+            "2024-05-01T11:00:00+00:00",
+            "2023-01-01T00:00:00+00:00",
+        ]
+    ),
+)
+
+
+@given(st.lists(ROWS, max_size=8), st.data())
+def test_any_choice_is_written_as_if_alone(rows, data):
+    turns = [SimpleNamespace(id=i, score=0.0, **row) for i, row in enumerate(rows)]
+    turns = data.draw(st.permutations(turns))
+    writer = TurnWriter(turns)
+    for size in range(len(turns) + 1):
+        chosen = data.draw(st.permutations(turns))[:size]
+        assert writer.write(chosen) == format_turns(chosen)
+        by_time = sorted(chosen, key=lambda t: (t.when is not None, _moment(t.when), t.id))
+        assert writer.in_time(chosen) == by_time
+
+
+def _moment(when):
+    return (when or "")[:19], "." in (when or "")
