@@ -96,7 +96,8 @@ def measure_memory() -> None:
     """Print the estimate of one pass beside the rise of resident memory."""
     context = multiprocessing.get_context("spawn")
     print(
-        f"{'tokens':>6} {'rows':>5} {'again':>5} {'estimate MiB':>12} {'measured':>9} {'ratio':>6}"
+        f"{'tokens':>6} {'rows':>5} {'again':>5} {'estimate MiB':>12} {'measured':>9} {'ratio':>6} "
+        f"{'of process':>10}"
     )
     for tokens, chunk, checkpoint in (
         (512, 512, False), (512, 128, False), (512, 128, True),

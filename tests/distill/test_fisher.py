@@ -231,6 +231,6 @@ def test_the_estimate_is_near_the_measured_peak(smollm_path) -> None:
     vram = VramBudget(10**12)
     with vram.measure() as seen:
         found = token_scores(model, TEXT * 24, vram=vram)
-    assert found.windows > 1
+    assert found.windows == 1
     # of the process as a whole: what it held before and the estimate, against its peak
     assert 0.8 <= (seen.before_bytes + found.estimated_bytes) / seen.peak_bytes <= 1.2

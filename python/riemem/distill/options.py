@@ -74,7 +74,7 @@ class Options:
     density: float = 1.0
     novelty: float = 0.3
     headers: bool = True
-    oversample: float = 3.0
+    oversample: float = 2.0
     query_boost: float = 1.0
     power: float = 0.5
     seed: int = 0

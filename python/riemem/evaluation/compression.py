@@ -47,14 +47,14 @@ _WORD = re.compile(r"\w+")
 METHODS: tuple[tuple[str, dict[str, Any], float], ...] = (
     ("turns", {"score": "turns"}, 1.0),
     ("truncate", {"score": "truncate"}, 2.0),
-    ("random", {"score": "random"}, 3.0),
-    ("self-information", {"score": "self_information"}, 3.0),
+    ("random", {"score": "random"}, 2.0),
+    ("self-information", {"score": "self_information"}, 2.0),
     ("coremem", {"preset": "coremem"}, 2.0),
     ("coremem-token", {"preset": "coremem-token"}, 2.0),
     ("S alone", {"decay": "none", "novelty": 1.0}, 2.0),
     ("default 1.5x", {}, 1.5),
-    ("default 2x", {}, 2.0),
-    ("default", {}, 3.0),
+    ("default", {}, 2.0),
+    ("default 3x", {}, 3.0),
 )
 
 Progress = Callable[[int, int], object]
@@ -311,7 +311,8 @@ def _add_rows(
     runs: Mapping[str, list[dict[str, float]]],
     asked: Sequence[_Asked],
 ) -> None:
-    base = next(iter(runs))
+    base = "turns" if "turns" in runs else next(iter(runs))
+    report.data["compared with"] = base
     reference = np.array([run["answer_words"] for run in runs[base]])
     for method, results in runs.items():
         row: dict[str, Any] = {"budget": budget, "method": method, "n": len(results)}

@@ -19,9 +19,11 @@ class CompressionReport:
         File, SHA-256, questions, embedder, model, counter.
     rows : list of dict
         Per budget and method: ``answer_words``, ``all_answer_words``, ``evidence_words``,
-        ``numbers``, ``dates``, ``names``, ``negations`` (shares), ``tokens``, ``over`` (most tokens
-        beyond the budget), ``seconds``, ``difference`` of the answer words to "turns" with a
-        paired bootstrap interval; on the sample ``nll``, ``delta_nll``, ``kl``.
+        ``numbers``, ``dates``, ``names``, ``negations`` (shares; the last four of what the method
+        read, which for whole turns is what it kept), ``tokens``, ``over`` (most tokens
+        beyond the budget), ``seconds``, ``difference`` of the answer words to "turns" (or the
+        first method) with a paired bootstrap interval; on the sample ``nll``, ``delta_nll``,
+        ``kl``.
     conversations : list of dict
         Answer words of every conversation.
     sentences : dict
@@ -42,7 +44,8 @@ class CompressionReport:
         lines = [f"{key}: {value}" for key, value in self.data.items()]
         head = (
             f"{'':17} {'answer':>7} {'all':>6} {'evid.':>6} {'num.':>6} {'dates':>6} {'names':>6}"
-            f" {'neg.':>6} {'tokens':>7} {'over':>4} {'dNLL':>6} {'KL':>6} {'s':>6}  minus turns"
+            f" {'neg.':>6} {'tokens':>7} {'over':>4} {'dNLL':>6} {'KL':>6} {'s':>6}"
+            f"  minus {self.data.get('compared with', 'the first')}"
         )
         for budget in dict.fromkeys(row["budget"] for row in self.rows):
             lines += ["", f"budget {budget}", head]
