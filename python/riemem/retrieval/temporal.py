@@ -1,7 +1,7 @@
 """The temporal channel: what was said, or spoken of, at the time a question names.
 
-A memory has the day on which it was said, the days it speaks of (relative expressions resolved
-against the day it was said), and through its metadata a time of validity.
+A memory has the day on which it was said and the days it speaks of (relative expressions resolved
+against the day it was said).
 """
 
 from __future__ import annotations
