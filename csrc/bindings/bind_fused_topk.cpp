@@ -144,7 +144,7 @@ py::tuple topk(const Points& points, const Array<double>& q, const Array<double>
     const auto width = static_cast<py::ssize_t>(k);
     Array<std::int64_t> indices({count, width});
     Array<double> scores({count, width});
-    Array<std::int64_t> counts({count});
+    Array<std::int64_t> counts(count);
     FusedTopkResult result{indices.mutable_data(), scores.mutable_data(), counts.mutable_data()};
     {
         const py::gil_scoped_release release;
