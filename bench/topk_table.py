@@ -143,6 +143,27 @@ def measure(
     }
 
 
+def scaling(size: str, rounds: int) -> str:
+    """Ours alone with one and with two threads in turn: peers' threads spin and would disturb."""
+    import numpy as np
+    import riemem
+
+    n, d, b = map(int, size.split("x"))
+    rows = embedding_like(n, d, 0)
+    index = riemem.RiemannianIndex(d, storage="float32+int8", cosine_weight=0.5, form="inner")
+    index.add(rows)
+    index.refresh()
+    times: dict[int, list[float]] = {1: [], 2: []}
+    for _ in range(rounds):
+        for threads, taken in times.items():
+            riemem.set_num_threads(threads)
+            start = time.perf_counter()
+            index.search(rows[:b], K)
+            taken.append(time.perf_counter() - start)
+    one, two = (float(np.median(taken)) * 1e3 for taken in times.values())
+    return f"{size}: one thread {one:.2f} ms, two {two:.2f} ms, {one / two:.2f} times as fast"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--threads", type=int, default=1)
@@ -152,8 +173,14 @@ def main() -> None:
         "--scan", choices=["float32", "int8"], help="default: by the number of rows"
     )
     parser.add_argument("--clock", choices=["wall", "cpu"], default="wall")
+    parser.add_argument(
+        "--scaling", metavar="NxDxB", help="ours with one and two threads, no table"
+    )
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.scaling:
+        print(scaling(arguments.scaling, arguments.rounds))
+        return
     if arguments.one:
         clock = time.perf_counter if arguments.clock == "wall" else time.thread_time
         print(
