@@ -232,5 +232,27 @@ RIEMEM_INLINE double sum8(const Vec8d& v) {
     return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
 }
 
+// The last, incomplete group of eight, padded with zeros.
+RIEMEM_INLINE Vec8d load8_tail(const float* p, std::size_t n) {
+    float padded[8] = {};
+    std::memcpy(padded, p, n * sizeof(float));
+    return load8_from_float(padded);
+}
+
+// Sum of squares of a row in the order of the canonical dot product.
+RIEMEM_INLINE double canonical_square(const float* row, std::size_t d) {
+    Vec8d sum = {};
+    std::size_t t = 0;
+    for (; t + 8 <= d; t += 8) {
+        const Vec8d x = load8_from_float(row + t);
+        sum += x * x;
+    }
+    if (t < d) {
+        const Vec8d x = load8_tail(row + t, d - t);
+        sum += x * x;
+    }
+    return sum8(sum);
+}
+
 }  // namespace
 }  // namespace riemem

@@ -226,13 +226,6 @@ std::size_t select(const float* cos, const float* rie, const std::uint8_t* mask,
     return count;
 }
 
-// The last, incomplete group of eight, padded with zeros.
-RIEMEM_INLINE Vec8d load8_tail(const float* p, std::size_t n) {
-    float padded[8] = {};
-    std::memcpy(padded, p, n * sizeof(float));
-    return load8_from_float(padded);
-}
-
 void dot_pair(const float* row, const double* q, const double* w, std::size_t d, double out[2]) {
     Vec8d acc_q = {};
     Vec8d acc_w = {};
@@ -251,19 +244,7 @@ void dot_pair(const float* row, const double* q, const double* w, std::size_t d,
     out[1] = sum8(acc_w);
 }
 
-double square_norm(const float* row, std::size_t d) {
-    Vec8d acc = {};
-    std::size_t t = 0;
-    for (; t + 8 <= d; t += 8) {
-        const Vec8d x = load8_from_float(row + t);
-        acc += x * x;
-    }
-    if (t < d) {
-        const Vec8d x = load8_tail(row + t, d - t);
-        acc += x * x;
-    }
-    return sum8(acc);
-}
+double square_norm(const float* row, std::size_t d) { return canonical_square(row, d); }
 
 void quadratic_panel(const double* centred, const double* panel, std::size_t begin, std::size_t end,
                      double lanes[4][8]) {

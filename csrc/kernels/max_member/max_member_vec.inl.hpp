@@ -128,13 +128,6 @@ std::size_t select_panel(const float* tile, std::size_t n, const float* threshol
     return count;
 }
 
-// The last, incomplete group of eight, padded with zeros.
-RIEMEM_INLINE Vec8d load8_tail(const float* p, std::size_t n) {
-    float padded[8] = {};
-    std::memcpy(padded, p, n * sizeof(float));
-    return load8_from_float(padded);
-}
-
 double dot(const float* row, const double* q, std::size_t d) {
     Vec8d sum = {};
     std::size_t t = 0;
@@ -143,19 +136,7 @@ double dot(const float* row, const double* q, std::size_t d) {
     return sum8(sum);
 }
 
-double square(const float* row, std::size_t d) {
-    Vec8d sum = {};
-    std::size_t t = 0;
-    for (; t + 8 <= d; t += 8) {
-        const Vec8d x = load8_from_float(row + t);
-        sum += x * x;
-    }
-    if (t < d) {
-        const Vec8d x = load8_tail(row + t, d - t);
-        sum += x * x;
-    }
-    return sum8(sum);
-}
+double square(const float* row, std::size_t d) { return canonical_square(row, d); }
 
 double square_wide(const double* v, std::size_t padded) {
     Vec8d sum = {};
