@@ -357,7 +357,7 @@ TABLE = r"""21 1 0:20 / / rw,relatime - ext4 /dev/vda rw
 23 22 0:22 / /home/local rw - xfs /dev/vdb rw
 24 21 0:23 / /mnt/with\040space rw - cifs //server/share rw
 25 21 0:24 / /work rw - 9p host rw
-26 25 0:25 / /work rw - tmpfs none rw
+26 25 0:25 / /elsewhere rw - tmpfs none rw
 27 21 0:26 / /vm rw - 9p host rw
 broken line
 """
@@ -372,7 +372,7 @@ broken line
         ("/homes/me.db", "ext4"),
         ("/home/local/me.db", "xfs"),
         ("/mnt/with space/me.db", "cifs"),
-        ("/work/me.db", "tmpfs"),
+        ("/elsewhere/me.db", "tmpfs"),
     ],
 )
 def test_the_file_system_of_a_path(tmp_path: Path, path: str, kind: str) -> None:
