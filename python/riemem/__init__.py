@@ -23,6 +23,7 @@ from riemem.subspace import IncrementalSVD
 
 if TYPE_CHECKING:
     from riemem import distill
+    from riemem.async_memory import AsyncMemory
     from riemem.distill import Distillation, Distiller
     from riemem.memory import Memory
     from riemem.vram import VramBudget
@@ -31,6 +32,7 @@ __version__: str = _core.version
 
 # Names that come with heavier modules, fetched when first used.
 _LAZY = {
+    "AsyncMemory": "riemem.async_memory",
     "Distillation": "riemem.distill",
     "Distiller": "riemem.distill",
     "Memory": "riemem.memory",
@@ -39,6 +41,7 @@ _LAZY = {
 
 __all__ = [
     "Assignment",
+    "AsyncMemory",
     "Distillation",
     "Distiller",
     "FisherMetric",
