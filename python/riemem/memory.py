@@ -487,6 +487,7 @@ class Memory:
         count_tokens: Any = None,
         compressor: Any = None,
         layout: str = "flat",
+        delimited: bool = False,
         k: int = 100,
         filters: Filters | None = None,
         at: Instant | None = None,
@@ -510,6 +511,9 @@ class Memory:
         layout : {"flat", "grouped"}
             One list in time order, or the same hits grouped by the atoms they belong to, under
             headers that count. Without a compressor only.
+        delimited : bool
+            Put the text between two lines, which count, that no stored text can forge; see
+            :func:`riemem.packing.delimited`.
         k : int
             How many memories are looked at.
         filters, at, profile, session
@@ -538,6 +542,8 @@ class Memory:
             if layout != "flat":
                 raise ArgumentError("layout: a compressor makes its own; leave layout='flat'")
         hits = self.search(query, k=k, filters=filters, at=at, profile=profile, session=session)
+        framed = packing.delimited if delimited else str
+        inner, count = count, lambda text: inner(framed(text))
         if layout == "grouped":
             name = self._scope(profile, None, None).profile
             owners = atoms.atoms_of(self._store, name, [hit.id for hit in hits])
@@ -552,9 +558,8 @@ class Memory:
                 )
             finally:
                 kept.flush()
-        return Context(
-            packed.text, packed.tokens, packed.turns, packed.dropped, label, hits.skipped
-        )
+        text = framed(packed.text)
+        return Context(text, packed.tokens, packed.turns, packed.dropped, label, hits.skipped)
 
     def atoms(self, *, profile: str | None = None) -> _Atoms:
         """Return the groups into which the stream of memories has organised itself, largest first.

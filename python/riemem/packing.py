@@ -12,11 +12,19 @@ from inspect import signature
 from typing import Any, TypeVar
 
 from riemem._atoms.headers import describe
-from riemem._packed_text import ParsedTurn, Turn, TurnWriter, format_turns, in_time, parse
+from riemem._packed_text import (
+    ParsedTurn,
+    Turn,
+    TurnWriter,
+    delimited,
+    format_turns,
+    in_time,
+    parse,
+)
 from riemem.errors import ArgumentError, BudgetTooSmallError, DTypeError
 
 __all__ = ["Context", "Dropped", "Packing", "ParsedTurn", "Turn", "pack_turns", "parse"]
-__all__ += ["check_budget", "check_compressor", "checked_counter", "distinct_turns"]
+__all__ += ["check_budget", "check_compressor", "checked_counter", "delimited", "distinct_turns"]
 __all__ += ["format_turns", "pack_compressed", "pack_grouped"]
 
 T = TypeVar("T", bound=Turn)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from importlib.util import find_spec
 from pathlib import Path
 
+import click
 import pytest
 from riemem import embed
+from riemem.cli import cli
 from riemem.embed import HashingEmbedder
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -25,7 +28,7 @@ _PACKAGES = {
 
 def _blocks() -> list[tuple[str, str]]:
     found = []
-    for page in ("async.md",):
+    for page in ("async.md", "mcp.md"):
         texts = _FENCE.findall((DOCS / page).read_text(encoding="utf-8"))
         found += [(f"{page}[{number}]", text) for number, text in enumerate(texts)]
     return found
@@ -41,3 +44,18 @@ def test_a_quick_start_runs(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(embed, "MiniLMEmbedder", HashingEmbedder)
     exec(compile(code, name, "exec"), {"__name__": "quick_start"})
+
+
+@pytest.mark.parametrize("page", ["../README.md", "mcp.md"])
+def test_client_configurations_start_a_command_that_exists(page: str) -> None:
+    found = re.findall(
+        r"^```json\n(.*?)^```", (DOCS / page).read_text(encoding="utf-8"), re.M | re.S
+    )
+    assert found
+    for block in found:
+        (servers,) = json.loads(block).values()
+        entry = servers["riemem"]
+        assert entry["command"] == "riemem"
+        name, command, rest = cli.resolve_command(click.Context(cli), list(entry["args"]))
+        assert (name, rest) == ("mcp", [])
+        assert command is not None

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from .. import errors
-from . import atoms, distill, evaluate, memories, models, transfer, upkeep
+from . import atoms, distill, evaluate, mcp, memories, models, transfer, upkeep
 from .output import to_json
 
 __all__ = ["cli", "run"]
@@ -86,8 +86,9 @@ class Commands(click.Group):
             if (error.name or "").partition(".")[0] == "riemem":
                 raise  # a fault of ours, which deserves its traceback
             message = f"this command needs the package {error.name!r}, which is not installed"
+            bringing = "mcp" if (error.name or "").partition(".")[0] == "mcp" else "text"
             return report.failed(
-                type(error).__name__, message, MACHINE, "pip install 'riemem[text]'"
+                type(error).__name__, message, MACHINE, f"pip install 'riemem[{bringing}]'"
             )
         except OSError as error:
             return report.failed(type(error).__name__, str(error), MACHINE)
@@ -201,6 +202,7 @@ for _command in (
     *atoms.COMMANDS,
     *distill.COMMANDS,
     *evaluate.COMMANDS,
+    *mcp.COMMANDS,
 ):
     cli.add_command(_command)
 
