@@ -121,6 +121,10 @@ class TurnWriter:
         places = self._places
         return sorted(turns, key=lambda turn: places[turn.id])
 
+    def line(self, turn: Turn) -> str:
+        """Return a turn's own lines, without the day above them."""
+        return self._forms[self._places[turn.id]][2]
+
     def write(self, turns: Sequence[Turn]) -> str:
         """Return turns as one text in time order, as :func:`format_turns`."""
         places, forms = self._places, self._forms

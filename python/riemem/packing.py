@@ -77,7 +77,11 @@ class Packing:
 
 
 def pack_turns(
-    turns: Sequence[T], *, token_budget: int, count_tokens: Callable[[str], int]
+    turns: Sequence[T],
+    *,
+    token_budget: int,
+    count_tokens: Callable[[str], int],
+    at_least: Callable[[str], int] | None = None,
 ) -> Packing:
     """Pack whole turns, best first, as long as the final string stays within the budget.
 
@@ -93,6 +97,9 @@ def pack_turns(
     count_tokens : callable
         ``str -> int``; called on candidate strings as a whole, so it may be any tokenizer. What it
         raises is passed on.
+    at_least : callable, optional
+        ``str -> int``: how many tokens a turn's own lines add to any text at least, where the
+        counter is known well enough to say so. Turns that cannot fit are not counted then.
 
     Returns
     -------
@@ -127,7 +134,8 @@ def pack_turns(
     if not ranked:
         return Packing("", 0)
     writer = TurnWriter(ranked)
-    chosen, over, text, tokens = _fill(ranked, budget, count, writer.write)
+    adds = _added(ranked, writer, at_least)
+    chosen, over, text, tokens = _fill(ranked, budget, count, writer.write, adds)
     _require_some(chosen, ranked, budget, count, writer.write)
     return Packing(text, tokens, tuple(writer.in_time(chosen)), _all_dropped(turns, dropped, over))
 
@@ -140,6 +148,7 @@ def pack_grouped(
     count_tokens: Callable[[str], int],
     headers: Mapping[int, str] | None = None,
     select: str = "hits",
+    at_least: Callable[[str], int] | None = None,
 ) -> Packing:
     """Pack whole turns atom by atom under headers, as long as the final string stays in the budget.
 
@@ -161,6 +170,8 @@ def pack_grouped(
     select : {"hits", "atoms"}
         In which order turns are tried: by their own score, or, as RSM-full prints it, all turns
         of the best atom, then all of the next one.
+    at_least : callable, optional
+        See :func:`pack_turns`.
 
     Returns
     -------
@@ -211,7 +222,8 @@ def pack_grouped(
     def write(chosen: Sequence[T]) -> str:
         return writer.write_groups(groups(chosen))
 
-    chosen, over, text, tokens = _fill(ranked, budget, count, write)
+    adds = _added(ranked, writer, at_least)
+    chosen, over, text, tokens = _fill(ranked, budget, count, write, adds)
     _require_some(chosen, ranked, budget, count, write)
     order = [turn for _, group in groups(chosen) for turn in group]
     return Packing(text, tokens, tuple(order), _all_dropped(turns, dropped, over))
@@ -221,7 +233,7 @@ def _headers(turns: Sequence[T], owner: Mapping[int, int]) -> dict[int, str]:
     texts: dict[int, list[str]] = {}
     for turn in turns:
         texts.setdefault(owner[turn.id], []).append(turn.text)
-    return describe(texts)
+    return describe(texts, smallest=2)  # an atom with one turn has no header
 
 
 def _groups(
@@ -267,11 +279,21 @@ def _all_dropped(
     return tuple(sorted(dropped, key=lambda item: best[item.id]))
 
 
+def _added(
+    ranked: Sequence[T], writer: TurnWriter, at_least: Callable[[str], int] | None
+) -> list[int]:
+    """Return how many tokens each turn adds at least: 0 where nobody can say."""
+    if at_least is None:
+        return [0] * len(ranked)
+    return [max(at_least(writer.line(turn)), 0) for turn in ranked]
+
+
 def _fill(
     ranked: list[T],
     budget: int,
     count: Callable[[str], int],
     write: Callable[[Sequence[T]], str],
+    adds: Sequence[int],
 ) -> tuple[list[T], list[T], str, int]:
     """Return the turns that fit, those that do not, and the text with its count."""
     chosen: list[T] = []
@@ -279,6 +301,12 @@ def _fill(
     text, tokens = "", 0
     start, step = 0, len(ranked)
     while start < len(ranked):
+        fits = _prefix(adds, start, step, budget - tokens)
+        if fits == 0:
+            over.append(ranked[start])
+            start += 1
+            continue
+        step = fits
         group = ranked[start : start + step]
         candidate = write([*chosen, *group])
         size = count(candidate)
@@ -294,6 +322,16 @@ def _fill(
             start += 1
             step = 1
     return chosen, over, text, tokens
+
+
+def _prefix(adds: Sequence[int], start: int, step: int, left: int) -> int:
+    """Return how many of the next `step` turns may fit into what is left."""
+    used = 0
+    for number, add in enumerate(adds[start : start + step]):
+        used += add
+        if used > left:
+            return number
+    return min(step, len(adds) - start)
 
 
 def pack_compressed(

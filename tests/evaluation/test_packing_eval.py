@@ -6,12 +6,15 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from riemem.embed import HashingEmbedder
-from riemem.errors import ArgumentError, InputFileError
+from riemem.errors import ArgumentError, BudgetTooSmallError, InputFileError
 from riemem.evaluation.clustering_baselines import CLUSTERINGS, cluster, dp_means, online_kmeans
 from riemem.evaluation.packing_eval import LineCounter, run_packing, run_streams
-from riemem.evaluation.packing_streams import load_streams
+from riemem.evaluation.packing_streams import PackQuestion, Stream, StreamTurn, load_streams
 from riemem.evaluation.trajectory import make_trajectory
+from riemem.packing import pack_turns
 
 
 def words(line):
@@ -110,6 +113,8 @@ class TestStreams:
             text = one.turns[int(question.gold[0])].text
             number = text.rsplit(" ", 1)[1]
             assert number[:-1].isdigit()
+            thing = question.text.split(" ")[1]
+            assert f"The {thing} number was" in text
 
 
 def test_lines_are_counted_once():
@@ -130,6 +135,7 @@ def test_rows_are_what_they_say(realmem_file):
         realmem_file,
         embedder=HashingEmbedder(dim=32),
         budgets=(12, 1000),
+        thresholds=(0.7,),
         quantiles=(0.9,),
         orders=1,
         clusterings=("max_member", "centroid"),
@@ -143,7 +149,56 @@ def test_rows_are_what_they_say(realmem_file):
         assert row["difference"]["low"] <= row["difference"]["mean"] <= row["difference"]["high"]
     assert report.data["questions"] == 1
     assert "grouped, max_member q0.9" in report.to_text()
+    assert report.data["ranking"] == "default"
+    assert {entry["gold_pairs"] for entry in report.streams} == {None}  # sessions, not turns
     assert json.loads(json.dumps(report.to_dict()))["rows"]
+
+
+def test_evidence_pairs_in_one_atom_are_counted():
+    """Two of three evidence turns share an atom: 1 of 3 pairs; of all 6 pairs one does."""
+    texts = ["red kite", "red kite", "tax form", "old bread"]
+    turns = tuple(
+        StreamTurn(i, text, "Ana", "s", None, str(i), text) for i, text in enumerate(texts)
+    )
+    stream = Stream("made up", turns, (PackQuestion("red kite?", ("0", "1", "2"), 4),))
+    report = run_streams(
+        [stream],
+        {},
+        embedder=HashingEmbedder(dim=64),
+        budgets=(100,),
+        thresholds=(0.9,),
+        quantiles=(),
+        orders=1,
+        clusterings=(),
+        count_tokens=words,
+    )
+    entry = next(e for e in report.streams if e["name"] == "grouped, max_member 0.90")
+    assert (entry["gold_pairs"], entry["all_pairs"]) == (pytest.approx(1 / 3), pytest.approx(1 / 6))
+    with pytest.raises(ArgumentError, match="ranking"):
+        run_streams([stream], {}, ranking="magic")
+
+
+@given(
+    st.lists(st.text(alphabet="ab \n", max_size=12), min_size=1, max_size=12),
+    st.integers(0, 60),
+    st.integers(0, 2**32 - 1),
+)
+def test_knowing_what_a_turn_adds_changes_no_packing(texts, budget, seed):
+    generator = np.random.default_rng(seed)
+    turns = [
+        StreamTurn(i, text, "Ana", f"s{i % 3}", f"2024-05-0{1 + i % 3}T10:00:00+00:00", "", "",
+                   score=float(generator.integers(5)))
+        for i, text in enumerate(texts)
+    ]  # fmt: skip
+    counter = LineCounter(words)
+
+    def packed(**more):
+        try:
+            return pack_turns(turns, token_budget=budget, count_tokens=counter, **more)
+        except BudgetTooSmallError as error:
+            return str(error)
+
+    assert packed(at_least=counter.added) == packed()
 
 
 def test_one_stream_is_left_out_at_a_time():
@@ -153,7 +208,8 @@ def test_one_stream_is_left_out_at_a_time():
         {"file": "made up"},
         embedder=HashingEmbedder(dim=32),
         budgets=(200,),
-        quantiles=(0.95,),
+        thresholds=(0.6, 0.95),
+        quantiles=(),
         orders=2,
         clusterings=("max_member",),
         limit=3,

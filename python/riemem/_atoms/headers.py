@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 _WORD = re.compile(r"[^\W\d_][\w'\u2019-]{2,}")
 # Words that say nothing about a subject.
@@ -25,29 +25,56 @@ would yeah year years yes yet you you'll you're you've your
 _EMPTY = frozenset(_SMALL_WORDS.split())
 
 
-def describe(texts: Mapping[int, Sequence[str]], *, most: int = 3) -> dict[int, str]:
+def words_of(text: str) -> frozenset[str]:
+    """Return the words of a text that can say what it is about.
+
+    Examples
+    --------
+    >>> sorted(words_of("The red kite, it is red"))
+    ['kite', 'red']
+    """
+    found = {word.casefold() for word in _WORD.findall(text)}
+    return frozenset(found - _EMPTY)
+
+
+def describe(
+    texts: Mapping[int, Sequence[str]],
+    *,
+    most: int = 3,
+    smallest: int = 1,
+    words: Callable[[str], Collection[str]] = words_of,
+) -> dict[int, str]:
     """Return for each atom up to `most` words that many of its texts have and few others.
 
     ``weight = (texts of the atom with the word) * log(1 + texts / texts with the word)``; ties go
     to the longer word, then to the alphabet. An atom without such words is a "topic".
+
+    Parameters
+    ----------
+    texts : mapping of int to sequence of str
+    most : int
+    smallest : int
+        Atoms with fewer texts count, but get no words.
+    words : callable
+        What :func:`words_of` returns, for whoever has it already.
 
     Examples
     --------
     >>> describe({1: ["the red kite", "a kite flies"], 2: ["old bread"]})
     {1: 'kite flies red', 2: 'bread old'}
     """
-    counts = {atom: Counter(w for text in own for w in _words(text)) for atom, own in texts.items()}
-    total = sum(len(own) for own in texts.values())
     overall: Counter[str] = Counter()
-    for own in counts.values():
-        overall.update(own)
+    total = 0
+    counts: dict[int, Counter[str]] = {}
+    for atom, own in texts.items():
+        found = Counter(word for text in own for word in words(text))
+        overall.update(found)
+        total += len(own)
+        if len(own) >= smallest:
+            counts[atom] = found
     named = {}
-    for atom, own in counts.items():
-        weight = {word: n * math.log1p(total / overall[word]) for word, n in own.items()}
+    for atom, found in counts.items():
+        weight = {word: n * math.log1p(total / overall[word]) for word, n in found.items()}
         best = sorted(weight, key=lambda word: (-weight[word], -len(word), word))[:most]
         named[atom] = " ".join(best) or "topic"
     return named
-
-
-def _words(text: str) -> set[str]:
-    return {word for found in _WORD.findall(text) if (word := found.casefold()) not in _EMPTY}

@@ -74,6 +74,12 @@ def locomo_command(
     "--limit", type=click.IntRange(min=1), help="Most questions per conversation, evenly spaced."
 )
 @click.option(
+    "--ranking",
+    default="default",
+    show_default=True,
+    help="How hits are ranked: default, half, dense, cosine, lexical or slm-v3.",
+)
+@click.option(
     "--cache",
     type=click.Path(file_okay=False),
     help="Folder that keeps the vectors for the next run.",
@@ -91,6 +97,7 @@ def packing_command(
     budgets: tuple[int, ...],
     orders: int,
     limit: int | None,
+    ranking: str,
     cache: str | None,
     seed: int | None,
     embedder: str | None,
@@ -107,6 +114,7 @@ def packing_command(
     if (file is None) == (seed is None):
         raise click.UsageError("expected either FILE or --trajectory SEED")
     options: dict[str, Any] = {"orders": orders, "limit": limit, "cache": cache}
+    options["ranking"] = ranking
     options |= {"budgets": budgets or BUDGETS, "embedder": load_embedder(embedder)}
     with progress("eval") as bar:
         if file is not None:

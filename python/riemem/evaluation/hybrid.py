@@ -22,6 +22,7 @@ from .locomo import Conversation
 BUDGETS: tuple[int, ...] = (500, 1000, 2000)
 """Token budgets in which evidence is looked for."""
 
+_EVERYTHING = 10**6
 _WHEN = "%I:%M %p on %d %B, %Y"
 _ISO = re.compile(r"\d{4}-\d\d-\d\d")
 
@@ -122,6 +123,16 @@ def variants(names: Sequence[str] | None = None) -> dict[str, Ranking]:
     if names is not None:
         chosen = {name: chosen[name] for name in names}
     return chosen
+
+
+def score_all(memory: Memory, query: str, ranking: Ranking) -> NDArray[np.float64]:
+    """Return the score of every row (id - 1) of a memory from which nothing was taken out."""
+    channel = memory._channel(memory.profile)
+    gathered = channel.gather(query, ranking, k=_EVERYTHING)
+    joined = HybridChannel.join(query, ranking, gathered)
+    scores = np.empty(joined.rows.size)
+    scores[gathered.view.ids[joined.rows] - 1] = joined.scores
+    return scores
 
 
 def rank_all(

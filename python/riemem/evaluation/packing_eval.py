@@ -5,33 +5,37 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache as remembered
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._atoms.headers import describe, words_of
 from ..clustering import calibrate_threshold
 from ..embed import Embedder, load_embedder
-from ..errors import ArgumentError, BudgetTooSmallError
-from ..metric import FisherMetric
+from ..errors import ArgumentError, BudgetTooSmallError, CancelledError
+from ..memory import Memory
 from ..models import token_counter
 from ..packing import Packing, pack_grouped, pack_turns
-from ..presets import presets
-from ..retrieval.lexical import LexicalIndex
-from ..scoring import scores as point_scores
+from ..retrieval.embedding import DEFAULT_RENDERING, TurnEmbedder
+from ..retrieval.fusion import Ranking, as_ranking, rankings
+from ..store import Store
+from ..store.atoms import THRESHOLD
 from .clustering_baselines import CLUSTERINGS, cluster
+from .hybrid import KnownVectors, score_all
 from .metrics import paired_bootstrap
+from .packing_report import FLAT, PackingReport
 from .packing_streams import PackQuestion, Stream, StreamTurn, load_streams
 from .retrieval import Progress, _embed
 
-__all__ = ["BUDGETS", "LAYOUTS", "LineCounter", "PackingReport", "run_packing", "run_streams"]
+__all__ = ["BUDGETS", "THRESHOLDS", "LineCounter", "PackingReport", "run_packing", "run_streams"]
 
 BUDGETS = (500, 1000, 2000, 4000)
-QUANTILES = (0.90, 0.95, 0.98)
-LAYOUTS = ("grouped", "atoms")
+THRESHOLDS = (0.60, 0.65, 0.70, 0.75, 0.80, 0.85, 0.90)
+QUANTILES = (0.70, 0.98)
 ORDERS = ("as it came", "reversed", "shuffled")
-FLAT = "flat"
 
 # Hits tried for a budget: a turn of dialogue takes 38 tokens on average, so budgets get filled.
 _TOKENS_PER_HIT = 25
@@ -64,77 +68,15 @@ class LineCounter:
     def __call__(self, text: str) -> int:
         if not text:
             return 0
-        lines = text.split("\n")
-        total = len(lines) - 1
+        known, lines = self._known, text.split("\n")
         for line in lines:
-            if line not in self._known:
-                self._known[line] = self._count(line)
-            total += self._known[line]
-        return total
+            if line not in known:
+                known[line] = self._count(line)
+        return len(lines) - 1 + sum([known[line] for line in lines])
 
-
-@dataclass
-class PackingReport:
-    """Rows of the evaluation, with what they were made from.
-
-    Attributes
-    ----------
-    data : dict
-        File, SHA-256, format, counts.
-    embedder, counter : str
-    rows : list of dict
-        Per layout, clustering, threshold and budget: ``share`` (of gold groups in the text),
-        ``tokens`` (mean), ``difference`` to flat with a paired bootstrap interval, ``atoms`` and
-        ``largest_share`` (means).
-    chosen : list of dict
-        Leaving one stream out: what was chosen on the others, and its share on the one left out.
-    """
-
-    data: dict[str, Any]
-    embedder: str
-    counter: str
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    chosen: list[dict[str, Any]] = field(default_factory=list)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values."""
-        return dict(vars(self))
-
-    def to_text(self) -> str:
-        """Return tables for a terminal."""
-        budgets = sorted({row["budget"] for row in self.rows})
-        lines = [
-            ", ".join(f"{k} {v}" for k, v in self.data.items()),
-            f"embedder {self.embedder}; tokens by {self.counter}",
-            "share of the evidence inside the text (difference to flat, 95 % interval; tokens)",
-            "",
-        ]
-        named: dict[str, dict[int, dict[str, Any]]] = {}
-        for row in self.rows:
-            named.setdefault(row["name"], {})[row["budget"]] = row
-        width = max((len(name) for name in named), default=0)
-        lines.append(" " * width + "".join(f"{budget:>36}" for budget in budgets))
-        for name, cells in named.items():
-            line = f"{name:<{width}}"
-            for budget in budgets:
-                row = cells[budget]
-                text = f"{row['share']:.3f}"
-                if row["layout"] != FLAT:
-                    d = row["difference"]
-                    text += f" ({d['mean']:+.3f} {d['low']:+.3f}..{d['high']:+.3f})"
-                line += f"{text + format(row['tokens'], '6.0f'):>36}"
-            first = cells[budgets[0]]
-            if first.get("atoms"):
-                line += f"  {first['atoms']:.0f} atoms, largest {first['largest_share']:.0%}"
-            lines.append(line)
-        if self.chosen:
-            lines += ["", "chosen on the other streams, measured on the one left out:"]
-            for entry in self.chosen:
-                lines.append(
-                    f"  {entry['stream']}: {entry['choice']}: {entry['share']:.3f} "
-                    f"(flat {entry['flat']:.3f})"
-                )
-        return "\n".join(lines)
+    def added(self, text: str) -> int:
+        """Return what these lines add to a text that has others: their count and a break."""
+        return self(text) + 1
 
 
 def run_packing(
@@ -142,9 +84,11 @@ def run_packing(
     *,
     embedder: Embedder | str | None = None,
     budgets: Sequence[int] = BUDGETS,
+    thresholds: Sequence[float] = THRESHOLDS,
     quantiles: Sequence[float] = QUANTILES,
     clusterings: Sequence[str] = CLUSTERINGS,
     orders: int = len(ORDERS),
+    ranking: str | Ranking = "default",
     limit: int | None = None,
     cache: str | os.PathLike[str] | None = None,
     count_tokens: Callable[[str], int] | None = None,
@@ -152,9 +96,9 @@ def run_packing(
 ) -> PackingReport:
     """Measure packing on a file in LoCoMo's or RealMem's format.
 
-    Hits are ranked by half whitened cosine, half BM25 (min-max), and put into each budget flat, or
-    grouped by the atoms of each clustering, or chosen by atoms as RSM-full prints it (the five
-    best by centroid, members by rank).
+    Hits are ranked as a memory ranks them, and put into each budget flat, or grouped by the atoms
+    of each clustering, or chosen by atoms as RSM-full prints it (the five best by centroid,
+    members by rank).
 
     Parameters
     ----------
@@ -162,20 +106,24 @@ def run_packing(
     embedder : Embedder, str or None
     budgets : sequence of int
         Tokens.
+    thresholds : sequence of float
+        Of max-member clustering.
     quantiles : sequence of float
-        Thresholds are these quantiles of pairwise cosines; other clusterings than max-member and
-        other orders than the given one are run at the first of them that leaves the largest atom
-        below half of the turns (the last one if none does).
+        More thresholds: these quantiles of pairwise cosines.
     clusterings : sequence of str
-        Names of :data:`CLUSTERINGS`.
+        Names of :data:`CLUSTERINGS`, run at the store's own threshold.
     orders : int
-        How many stream orders: as it came, reversed, shuffled.
+        How many stream orders those see: as it came, reversed, shuffled.
+    ranking : str or Ranking
+        A key of :data:`riemem.retrieval.fusion.rankings`, or one made by hand.
     limit : int, optional
         At most so many questions per stream, evenly spaced.
-    cache, progress
+    cache : path, optional
         See :func:`run_locomo`.
     count_tokens : callable, optional
         By default the local SmolLM2 tokenizer, line by line.
+    progress : callable, optional
+        ``progress(done, total)`` in texts and questions; returning False cancels.
 
     Raises
     ------
@@ -188,9 +136,11 @@ def run_packing(
         data,
         embedder=embedder,
         budgets=budgets,
+        thresholds=thresholds,
         quantiles=quantiles,
         clusterings=clusterings,
         orders=orders,
+        ranking=ranking,
         limit=limit,
         cache=cache,
         count_tokens=count_tokens,
@@ -204,9 +154,11 @@ def run_streams(
     *,
     embedder: Embedder | str | None = None,
     budgets: Sequence[int] = BUDGETS,
+    thresholds: Sequence[float] = THRESHOLDS,
     quantiles: Sequence[float] = QUANTILES,
     clusterings: Sequence[str] = CLUSTERINGS,
     orders: int = len(ORDERS),
+    ranking: str | Ranking = "default",
     limit: int | None = None,
     cache: str | os.PathLike[str] | None = None,
     count_tokens: Callable[[str], int] | None = None,
@@ -218,48 +170,69 @@ def run_streams(
         raise ArgumentError(f"clusterings: expected names of {CLUSTERINGS}, got {unknown[0]!r}")
     if not 1 <= orders <= len(ORDERS):
         raise ArgumentError(f"orders: expected 1 to {len(ORDERS)}, got {orders}")
+    rule = as_ranking(ranking)
     model = load_embedder(embedder)
     counter, label = (count_tokens, "caller") if count_tokens else token_counter()
-    texts: list[list[str]] = []
     chosen_streams = [_limited(stream, limit) for stream in streams]
-    for stream in streams:  # all questions, so that a cache does not depend on the limit
-        texts.append([turn.embedded for turn in stream.turns])
-        texts.append([question.text for question in stream.questions])
-    vectors = _embed(model, texts, progress, None if cache is None else Path(cache))
-    plan = _Plan(tuple(budgets), tuple(quantiles), tuple(clusterings), orders, LineCounter(counter))
-    measured: list[_Measured] = []
-    for i, (whole, stream) in enumerate(zip(streams, chosen_streams, strict=True)):
-        asked = {question: row for row, question in enumerate(whole.questions)}
-        rows = vectors[2 * i + 1][[asked[question] for question in stream.questions]]
-        measured.append(_measure(stream, vectors[2 * i], rows, plan))
+    # All questions, so that a cache does not depend on the limit.
+    windows = [_windows(stream, model) for stream in streams]
+    vectors = _embed(model, windows, progress, None if cache is None else Path(cache))
+    plan = _Plan(
+        tuple(budgets),
+        tuple(thresholds),
+        tuple(quantiles),
+        tuple(clusterings),
+        orders,
+        rule,
+        LineCounter(counter),
+        remembered(words_of),
+    )
+    measured = [
+        _measure(stream, KnownVectors(model, dict(zip(texts, rows, strict=True))), plan, progress)
+        for stream, texts, rows in zip(chosen_streams, windows, vectors, strict=True)
+    ]
     facts = {
         **data,
         "streams": len(streams),
         "turns": sum(len(s.turns) for s in streams),
         "questions": sum(len(s.questions) for s in chosen_streams),
+        "ranking": rule.name,
     }
     report = PackingReport(facts, model.identity, f"{label}, line by line")
     report.rows = _rows(measured, plan)
-    report.chosen = _leave_one_out(streams, measured, plan)
+    report.streams = [
+        entry
+        for stream, one in zip(streams, measured, strict=True)
+        for entry in _of_stream(stream, one)
+    ]
+    report.chosen = _leave_one_out(streams, measured)
     return report
 
 
 @dataclass(frozen=True)
 class _Plan:
     budgets: tuple[int, ...]
+    thresholds: tuple[float, ...]
     quantiles: tuple[float, ...]
     clusterings: tuple[str, ...]
     orders: int
+    ranking: Ranking
     count: LineCounter
+    words: Callable[[str], frozenset[str]]
 
 
 @dataclass
 class _Measured:
-    """Per configuration name: share and tokens (questions, budgets), and facts of the atoms."""
+    """Per configuration name: share and tokens (questions, budgets), and facts of the atoms.
+
+    `atoms` has (number, share of the largest) for every state of the stream that was asked,
+    `pairs` (gold pairs in one atom, gold pairs, share of all pairs in one atom) per question.
+    """
 
     shares: dict[str, list[list[float]]] = field(default_factory=dict)
     tokens: dict[str, list[list[float]]] = field(default_factory=dict)
     atoms: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+    pairs: dict[str, list[tuple[int, int, float]]] = field(default_factory=dict)
     layout: dict[str, str] = field(default_factory=dict)
 
 
@@ -270,53 +243,76 @@ def _limited(stream: Stream, limit: int | None) -> Stream:
     return replace(stream, questions=tuple(stream.questions[i] for i in np.unique(kept)))
 
 
-def _measure(stream: Stream, rows: F32, questions: F32, plan: _Plan) -> _Measured:
+def _windows(stream: Stream, model: Embedder) -> list[str]:
+    """Every text that is embedded, once: what fits the embedder of each turn, and the questions."""
+    texts = [turn.embedded for turn in stream.turns] + [q.text for q in stream.questions]
+    return list(dict.fromkeys(window for text in texts for window in model.windows(text)))
+
+
+def _measure(
+    stream: Stream, known: KnownVectors, plan: _Plan, progress: Progress | None
+) -> _Measured:
+    """Ask every question when only the turns before it are in the memory."""
     out = _Measured()
-    by_visible: dict[int, list[int]] = {}
-    for i, question in enumerate(stream.questions):
-        by_visible.setdefault(question.visible, []).append(i)
-    for visible, asked in sorted(by_visible.items()):
-        known = rows[:visible]
-        labelled = _labels(known, plan)
-        for name, labels in labelled.items():
-            sizes = np.bincount(labels)
-            fact = (int((sizes > 0).sum()), float(sizes.max() / labels.size))
-            out.atoms.setdefault(name, []).append(fact)
-        metric = FisherMetric.fit(known, ridge=presets["default"].ridge)
-        words = LexicalIndex([turn.embedded for turn in stream.turns[:visible]])
-        for i in asked:
-            ranked = _rank(questions[i], known, metric, words, stream.questions[i].text)
-            _pack_all(stream, stream.questions[i], ranked, known, labelled, plan, out)
+    by_visible: dict[int, list[PackQuestion]] = {}
+    for question in stream.questions:
+        by_visible.setdefault(question.visible, []).append(question)
+    # A turn is clustered by its first window, as the store does.
+    firsts = [known.windows(turn.embedded)[0] for turn in stream.turns]
+    rows = known.embed(firsts)
+    turns, stored = TurnEmbedder(known, DEFAULT_RENDERING), 0
+    done = 0
+    with Memory(Store.open(":memory:"), turns, "default") as memory:
+        for visible, asked in sorted(by_visible.items()):
+            memory.add_many(turn.item() for turn in stream.turns[stored:visible])
+            stored = visible
+            labelled = _labels(rows[:visible], plan)
+            for name, labels in labelled.items():
+                sizes = np.bincount(labels)
+                fact = (int((sizes > 0).sum()), float(sizes.max() / labels.size))
+                out.atoms.setdefault(name, []).append(fact)
+            norms = {name: _lengths(rows[:visible], labels) for name, labels in labelled.items()}
+            for question in asked:
+                scores = {
+                    "hits": score_all(memory, question.text, plan.ranking),
+                    "cosine": score_all(memory, question.text, rankings["cosine"]),
+                }
+                _note_pairs(stream, question, labelled, out)
+                _Packer(stream, question, scores, plan, out).run(labelled, norms)
+                done += 1
+                if progress is not None and progress(done, len(stream.questions)) is False:
+                    raise CancelledError("the evaluation was cancelled")
     return out
 
 
 def _labels(rows: F32, plan: _Plan) -> dict[str, I64]:
-    """Name of clustering, quantile and order -> labels."""
+    """Name of clustering, threshold and order -> labels."""
     found: dict[str, I64] = {}
     if rows.shape[0] < 2:
         return {"max_member": np.zeros(rows.shape[0], np.int64)}
-    usable = None
-    last = ("", 0.0)
+    for threshold in plan.thresholds:
+        found[f"max_member {threshold:.2f}"] = cluster(rows, "max_member", threshold)
     for quantile in plan.quantiles:
         threshold = calibrate_threshold(rows, quantile=quantile, sample=_CALIBRATION)
-        name = f"max_member q{quantile:g}"
-        found[name] = cluster(rows, "max_member", threshold)
-        last = (f"q{quantile:g}", threshold)
-        share = np.bincount(found[name]).max() / rows.shape[0]
-        if usable is None and share < 0.5:
-            usable = last
-    label, threshold = usable or last
+        found[f"max_member q{quantile:g}"] = cluster(rows, "max_member", threshold)
     for kind in plan.clusterings:
         for order in range(plan.orders):
-            if kind == "max_member" and order == 0:
-                continue
             turned = _order(rows.shape[0], order)
             labels = np.empty(rows.shape[0], np.int64)
-            labels[turned] = cluster(rows[turned], kind, threshold)
-            suffix = "" if order == 0 else f", {ORDERS[order]}"
-            found[f"{kind} middle{suffix}"] = labels
-    found["max_member middle"] = found[f"max_member {label}"]
+            labels[turned] = cluster(rows[turned], kind, THRESHOLD)
+            found[kind if order == 0 else f"{kind}, {ORDERS[order]}"] = labels
     return found
+
+
+def _lengths(rows: F32, labels: I64) -> F64:
+    """Length of the sum of each atom's members."""
+    first = np.argsort(labels, kind="stable")
+    count = int(labels.max()) + 1
+    starts = np.minimum(np.searchsorted(labels[first], np.arange(count)), len(rows) - 1)
+    sums = np.add.reduceat(rows[first].astype(np.float64), starts, axis=0)
+    lengths: F64 = np.linalg.norm(sums, axis=1)
+    lengths[np.bincount(labels, minlength=count) == 0] = 0.0  # reduceat knows no empty slices
+    return lengths
 
 
 def _order(n: int, order: int) -> I64:
@@ -327,113 +323,142 @@ def _order(n: int, order: int) -> I64:
     return np.random.default_rng(0).permutation(n)
 
 
-def _rank(
-    query: F32, rows: F32, metric: FisherMetric, words: LexicalIndex, text: str
-) -> dict[str, F64]:
-    preset = presets["default"]
-    dense = np.asarray(
-        point_scores(query[None], rows, metric, cosine_weight=0.0, form=preset.form, norm="none")
-    )[0]
-    lexical = np.zeros(rows.shape[0])
-    for row, score in words.search(text, rows.shape[0]):
-        lexical[row] = score
-    cosine = rows.astype(np.float64) @ query.astype(np.float64)
-    return {"hits": 0.5 * _minmax(dense) + 0.5 * _minmax(lexical), "cosine": cosine}
+def _note_pairs(
+    stream: Stream, question: PackQuestion, labelled: dict[str, I64], out: _Measured
+) -> None:
+    """Note whether evidence turns of one question share atoms, where gold names single turns."""
+    wanted = set(question.gold)
+    gold = [turn.id for turn in stream.turns[: question.visible] if turn.group in wanted]
+    if len(gold) != len(wanted) or len(gold) < 2:
+        return
+    for name, labels in labelled.items():
+        own = np.bincount(labels[gold]).astype(np.float64)
+        sizes = np.bincount(labels).astype(np.float64)
+        together = int((own * (own - 1) / 2).sum())
+        every = float((sizes * (sizes - 1)).sum() / (labels.size * (labels.size - 1)))
+        pairs = len(gold) * (len(gold) - 1) // 2
+        out.pairs.setdefault(name, []).append((together, pairs, every))
 
 
 def _hits(budget: int) -> int:
     return budget // _TOKENS_PER_HIT
 
 
-def _minmax(values: F64) -> F64:
-    spread = values.max() - values.min()
-    scaled: F64 = (values - values.min()) / spread if spread > 0 else np.zeros_like(values)
-    return scaled
+def _best(scores: F64, count: int) -> I64:
+    return np.lexsort((np.arange(scores.size), -scores))[:count]
 
 
-def _scored(stream: Stream, scores: F64, rows: I64) -> list[StreamTurn]:
-    return [replace(stream.turns[int(i)], score=float(scores[i])) for i in rows]
+class _Packer:
+    """Packs the hits of one question in every way."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        question: PackQuestion,
+        scores: dict[str, F64],
+        plan: _Plan,
+        out: _Measured,
+    ) -> None:
+        self._stream, self._question, self._scores = stream, question, scores
+        self._plan, self._out = plan, out
+        most = _hits(max(plan.budgets))
+        self._best = {kind: _best(values, most) for kind, values in scores.items()}
+        self._turns = {
+            kind: [replace(stream.turns[int(row)], score=float(scores[kind][row])) for row in best]
+            for kind, best in self._best.items()
+        }
+        self._known: dict[tuple[int, tuple[int, ...]], tuple[float, float]] = {}
+        self._named: dict[tuple[int, ...], dict[int, str]] = {}
+
+    def run(self, labelled: dict[str, I64], norms: dict[str, F64]) -> None:
+        """Note flat, grouped and chosen by atoms."""
+        self._note(FLAT, FLAT, lambda budget: self._flat(budget, "hits"))
+        self._note("flat, cosine alone", "plain", lambda budget: self._flat(budget, "cosine"))
+        for name, labels in labelled.items():
+            self._note(f"grouped, {name}", "grouped", self._grouped(labels))
+            if not name.endswith(ORDERS[1:]):
+                turns, owner = self._by_atoms(labels, norms[name])
+                self._note(f"atoms, {name}", "atoms", self._chosen(turns, owner))
+
+    def _note(self, name: str, layout: str, make: Callable[[int], tuple[float, float]]) -> None:
+        cells = [make(budget) for budget in self._plan.budgets]
+        self._out.shares.setdefault(name, []).append([share for share, _ in cells])
+        self._out.tokens.setdefault(name, []).append([tokens for _, tokens in cells])
+        self._out.layout[name] = layout
+
+    def _reached(self, make: Callable[[], Packing]) -> tuple[float, float]:
+        try:
+            packed = make()
+        except BudgetTooSmallError:
+            return 0.0, 0.0
+        reached = {turn.group for turn in packed.turns}
+        gold = self._question.gold
+        return sum(g in reached for g in gold) / len(gold), float(packed.tokens)
+
+    @property
+    def _counting(self) -> dict[str, Any]:
+        return {"count_tokens": self._plan.count, "at_least": self._plan.count.added}
+
+    def _flat(self, budget: int, kind: str) -> tuple[float, float]:
+        turns = self._turns[kind][: _hits(budget)]
+        return self._reached(lambda: pack_turns(turns, token_budget=budget, **self._counting))
+
+    def _grouped(self, labels: I64) -> Callable[[int], tuple[float, float]]:
+        # Clusterings that part the hits alike make the same text.
+        order: dict[int, int] = {}
+        best = self._best["hits"]
+        parted = tuple(order.setdefault(int(a), len(order)) for a in labels[best])
+        atoms = dict(zip(best.tolist(), parted, strict=True))
+
+        def make(budget: int) -> tuple[float, float]:
+            key = (budget, parted[: _hits(budget)])
+            if key not in self._known:
+                if parted not in self._named:
+                    self._named[parted] = self._headers(self._turns["hits"], atoms)
+                turns, headers = self._turns["hits"][: _hits(budget)], self._named[parted]
+                options = {"token_budget": budget, "headers": headers, **self._counting}
+                self._known[key] = self._reached(lambda: pack_grouped(turns, atoms, **options))
+            return self._known[key]
+
+        return make
+
+    def _headers(self, turns: Sequence[StreamTurn], owner: Mapping[int, int]) -> dict[int, str]:
+        texts: dict[int, list[str]] = {}
+        for turn in turns:
+            texts.setdefault(owner[turn.id], []).append(turn.text)
+        return describe(texts, smallest=2, words=self._plan.words)
+
+    def _chosen(
+        self, turns: list[StreamTurn], owner: dict[int, int]
+    ) -> Callable[[int], tuple[float, float]]:
+        headers = self._headers(turns, owner)
+
+        def make(budget: int) -> tuple[float, float]:
+            own = turns[: _hits(budget)]
+            options = {"token_budget": budget, "select": "atoms", "headers": headers}
+            return self._reached(lambda: pack_grouped(own, owner, **options, **self._counting))
+
+        return make
+
+    def _by_atoms(self, labels: I64, norms: F64) -> tuple[list[StreamTurn], dict[int, int]]:
+        """The printed rule: the best atoms by centroid, all their members, ranked inside."""
+        count, cosine = int(labels.max()) + 1, self._scores["cosine"]
+        # cos(q, centroid) = sum of the members' cosines / |sum|
+        along = np.bincount(labels, weights=cosine, minlength=count)
+        central = np.where(norms > 0, along / np.maximum(norms, 1e-300), -np.inf)
+        turns, owner = [], {}
+        for place, atom in enumerate(_best(central, _TOP_ATOMS)):
+            members = np.flatnonzero(labels == atom)
+            inside = members[_best(self._scores["hits"][members], members.size)]
+            for j, row in enumerate(inside):
+                score = -place - j / (len(inside) + 1)
+                turns.append(replace(self._stream.turns[int(row)], score=score))
+                owner[int(row)] = int(atom)
+        return turns, owner
 
 
-def _pack_all(
-    stream: Stream,
-    question: PackQuestion,
-    ranked: dict[str, F64],
-    rows: F32,
-    labelled: dict[str, I64],
-    plan: _Plan,
-    out: _Measured,
-) -> None:
-    best = {
-        kind: np.lexsort((np.arange(scores.size), -scores))[: _hits(max(plan.budgets))]
-        for kind, scores in ranked.items()
-    }
-    hits = _scored(stream, ranked["hits"], best["hits"])
-    plain = _scored(stream, ranked["cosine"], best["cosine"])
-
-    def note(name: str, layout: str, make: Callable[[int], Packing]) -> None:
-        shares, tokens = [], []
-        for budget in plan.budgets:
-            try:
-                packed = make(budget)
-            except BudgetTooSmallError:
-                packed = Packing("", 0)
-            reached = {turn.group for turn in packed.turns}
-            shares.append(sum(g in reached for g in question.gold) / len(question.gold))
-            tokens.append(float(packed.tokens))
-        out.shares.setdefault(name, []).append(shares)
-        out.tokens.setdefault(name, []).append(tokens)
-        out.layout[name] = layout
-
-    note(
-        FLAT, FLAT, lambda b: pack_turns(hits[: _hits(b)], token_budget=b, count_tokens=plan.count)
-    )
-    note(
-        "flat, cosine alone",
-        "plain",
-        lambda b: pack_turns(plain[: _hits(b)], token_budget=b, count_tokens=plan.count),
-    )
-    for name, labels in labelled.items():
-        atoms = {int(i): int(labels[i]) for i in best["hits"]}
-
-        def grouped(b: int, atoms: dict[int, int] = atoms) -> Packing:
-            return pack_grouped(hits[: _hits(b)], atoms, token_budget=b, count_tokens=plan.count)
-
-        note(f"grouped, {name}", "grouped", grouped)
-        if "reversed" in name or "shuffled" in name:
-            continue
-        turns, owner = _by_atoms(stream, ranked, rows, labels)
-
-        def by_atoms(
-            b: int, turns: list[StreamTurn] = turns, owner: dict[int, int] = owner
-        ) -> Packing:
-            return pack_grouped(
-                turns[: _hits(b)], owner, token_budget=b, count_tokens=plan.count, select="atoms"
-            )
-
-        note(f"atoms, {name}", "atoms", by_atoms)
-
-
-def _by_atoms(
-    stream: Stream, ranked: dict[str, F64], rows: F32, labels: I64
-) -> tuple[list[StreamTurn], dict[int, int]]:
-    """The printed rule: the best atoms by centroid, all their members, ranked inside."""
-    count = int(labels.max()) + 1
-    sums = np.zeros((count, rows.shape[1]))
-    np.add.at(sums, labels, rows.astype(np.float64))
-    # cos(q, centroid) = sum of the members' cosines / |sum|
-    along = np.bincount(labels, weights=ranked["cosine"], minlength=count)
-    norms = np.linalg.norm(sums, axis=1)
-    central = np.where(norms > 0, along / np.maximum(norms, 1e-300), -np.inf)
-    top = np.lexsort((np.arange(count), -central))[:_TOP_ATOMS]
-    turns, owner = [], {}
-    for place, atom in enumerate(top):
-        members = np.flatnonzero(labels == atom)
-        inside = members[np.lexsort((members, -ranked["hits"][members]))]
-        for j, row in enumerate(inside):
-            turns.append(replace(stream.turns[int(row)], score=-place - j / (len(inside) + 1)))
-            owner[int(row)] = int(atom)
-    return turns, owner
+def _clustering_of(name: str) -> str:
+    return name.split(", ", 1)[-1]
 
 
 def _rows(measured: Sequence[_Measured], plan: _Plan) -> list[dict[str, Any]]:
@@ -445,7 +470,7 @@ def _rows(measured: Sequence[_Measured], plan: _Plan) -> list[dict[str, Any]]:
             continue  # a stream too short to be clustered
         shares = np.concatenate([np.array(one.shares[name]) for one in measured])
         tokens = np.concatenate([np.array(one.tokens[name]) for one in measured])
-        facts = [f for one in measured for f in one.atoms.get(name.split(", ", 1)[-1], [])]
+        facts = [f for one in measured for f in one.atoms.get(_clustering_of(name), [])]
         for b, budget in enumerate(plan.budgets):
             rows.append(
                 {
@@ -462,17 +487,28 @@ def _rows(measured: Sequence[_Measured], plan: _Plan) -> list[dict[str, Any]]:
     return rows
 
 
+def _of_stream(stream: Stream, one: _Measured) -> list[dict[str, Any]]:
+    entries = []
+    for name, shares in one.shares.items():
+        entry: dict[str, Any] = {"stream": stream.name, "name": name}
+        entry["share"] = float(np.mean(shares))
+        pairs = one.pairs.get(_clustering_of(name), [])
+        entry["gold_pairs"] = sum(p[0] for p in pairs) / sum(p[1] for p in pairs) if pairs else None
+        entry["all_pairs"] = float(np.mean([p[2] for p in pairs])) if pairs else None
+        facts = one.atoms.get(_clustering_of(name), [])
+        entry["largest_share"] = float(np.mean([f[1] for f in facts])) if facts else None
+        entries.append(entry)
+    return entries
+
+
 def _leave_one_out(
-    streams: Sequence[Stream], measured: Sequence[_Measured], plan: _Plan
+    streams: Sequence[Stream], measured: Sequence[_Measured]
 ) -> list[dict[str, Any]]:
     """Choose layout and threshold on all streams but one, by the mean share over the budgets."""
-    del plan
     if len(measured) < 2:
         return []
     candidates = [
-        name
-        for name in measured[0].shares
-        if name == FLAT or (name.split(", ")[-1].startswith("max_member q"))
+        name for name in measured[0].shares if name == FLAT or name.startswith("grouped, max_")
     ]
     means = np.array([[np.mean(one.shares[name]) for name in candidates] for one in measured])
     out = []

@@ -29,7 +29,19 @@ _LOCOMO_DATE = "%I:%M %p on %d %B, %Y"
 
 @dataclass(frozen=True)
 class StreamTurn:
-    """What is stored: as :class:`riemem.packing.Turn`, with the text that is embedded."""
+    """What is packed: as :class:`riemem.packing.Turn`, with what is embedded and remembered.
+
+    Attributes
+    ----------
+    text : str
+        What is packed; a shared picture's caption stands in it.
+    group : str
+        What a question's gold names.
+    embedded : str
+        The turn as the embedder reads it.
+    plain, caption : str, optional
+        Text and caption as a memory would get them; without `plain`, `text` is.
+    """
 
     id: int
     text: str
@@ -39,6 +51,19 @@ class StreamTurn:
     group: str
     embedded: str
     score: float = 0.0
+    plain: str | None = None
+    caption: str | None = None
+
+    def item(self) -> dict[str, Any]:
+        """Return the turn as ``Memory.add_many`` takes it; without a date, the epoch."""
+        text = self.text if self.plain is None else self.plain
+        return {
+            "text": text if text.strip() else "(picture)",
+            "speaker": self.speaker,
+            "session": self.session,
+            "when": self.when or "1970-01-01T00:00:00+00:00",
+            "metadata": {"caption": self.caption} if self.caption else None,
+        }
 
 
 @dataclass(frozen=True)
@@ -101,6 +126,8 @@ def streams_from_locomo(path: str | os.PathLike[str]) -> list[Stream]:
                     when,
                     str(row),
                     render(turn.text, speaker=turn.speaker, when=turn.when, caption=turn.caption),
+                    plain=turn.text,
+                    caption=turn.caption,
                 )
             )
         questions = tuple(

@@ -47,6 +47,7 @@ _ON_DEMAND = "atoms_on_demand"  # the marks are complete; older stores have atom
 _UNPLACED = "NOT EXISTS (SELECT 1 FROM atoms WHERE memory_id = m.id)"
 _MARKED = f"EXISTS (SELECT 1 FROM meta WHERE key = '{_MARK}' || m.profile)"
 _ANY_REVISION = 2**62
+_AT_ONCE = 500  # SQLite takes at least 999 parameters
 
 
 @dataclass
@@ -169,13 +170,14 @@ def atoms_of(store: Store, profile: str, memory_ids: Sequence[int]) -> dict[int,
         if not _covered(connection, profile):
             placed = dict(_placed(store, connection, profile))
             return {i: placed[i] for i in memory_ids if i in placed}
-        found = {}
-        for memory_id in memory_ids:
-            row = connection.execute(
-                "SELECT atom FROM atoms WHERE memory_id = ?", (memory_id,)
-            ).fetchone()
-            if row is not None:
-                found[int(memory_id)] = int(row[0])
+        found: dict[int, int] = {}
+        for start in range(0, len(memory_ids), _AT_ONCE):
+            some = [int(memory_id) for memory_id in memory_ids[start : start + _AT_ONCE]]
+            marks = ",".join("?" * len(some))
+            rows = connection.execute(
+                f"SELECT memory_id, atom FROM atoms WHERE memory_id IN ({marks})", some
+            )
+            found.update((int(memory_id), int(atom)) for memory_id, atom in rows)
     return found
 
 
