@@ -435,8 +435,8 @@ class _Packer:
 
         def make(budget: int) -> tuple[float, float]:
             own = turns[: _hits(budget)]
-            options = {"token_budget": budget, "select": "atoms", "headers": headers}
-            return self._reached(lambda: pack_grouped(own, owner, **options, **self._counting))
+            options: dict[str, Any] = {"select": "atoms", "headers": headers, **self._counting}
+            return self._reached(lambda: pack_grouped(own, owner, token_budget=budget, **options))
 
         return make
 

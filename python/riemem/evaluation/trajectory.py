@@ -96,11 +96,11 @@ def make_trajectory(
         session = f"task-{i * tasks // steps}"
         turns.append(StreamTurn(i, text, "Agent", session, when.isoformat(), str(i), said))
         done.append(step)
-    asked = []
+    asked: list[PackQuestion] = []
     for i in generator.permutation(steps):
-        text = _question(generator, done, int(i), len(asked) % 3)
-        if text is not None:
-            asked.append(PackQuestion(text, (str(i),), steps))
+        question = _question(generator, done, int(i), len(asked) % 3)
+        if question is not None:
+            asked.append(PackQuestion(question, (str(i),), steps))
         if len(asked) == questions:
             break
     return Stream(f"trajectory-{seed}", tuple(turns), tuple(asked))
