@@ -10,14 +10,10 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from riemem._arrays import (
-    F32,
-    F64,
     I64,
     LAST_ID,
     Bool,
@@ -25,100 +21,23 @@ from riemem._arrays import (
     as_count,
     as_ids,
     as_integers,
-    as_number,
     as_rows,
     like,
-    require_finite,
 )
-from riemem._atoms import files, links, ranking, storage
+from riemem._atoms import files
 from riemem._atoms.ranking import AtomHit
+from riemem._atoms.reader import AtomReader
+from riemem._atoms.results import Assignment, Atom, LargeAtomWarning, Merge, Removal
 from riemem._atoms.state import ROUTES, STORAGES, AtomState, usable_rows
 from riemem._atoms.storage import CompressedAtoms, grassmann_merge
-from riemem.errors import ArgumentError, MemoryNotFoundError, StoreCorruptError, ZeroVectorError
+from riemem._atoms.threshold import calibrate_threshold, check_threshold
+from riemem.errors import ArgumentError, MemoryNotFoundError, StoreCorruptError
 
 __all__ = ["Assignment", "Atom", "AtomHit", "CompressedAtoms", "LargeAtomWarning"]
 __all__ += ["MaxMemberClusters", "Merge", "Removal", "calibrate_threshold", "grassmann_merge"]
 
-_FEW = 50  # below this many members one large atom says nothing
-_LARGE_SHARE = 0.5
 
-
-class LargeAtomWarning(UserWarning):
-    """One atom holds more than half of all members: the threshold does not separate this data."""
-
-
-@dataclass(frozen=True)
-class Assignment:
-    """What became of a batch.
-
-    Attributes
-    ----------
-    labels : (N,) int64
-        The atom of each chunk, by id.
-    scores : (N,) float64
-        Its best cosine to a centroid or member of what was there before it, also where that did
-        not suffice; NaN where nothing was there.
-    created : (N,) bool
-        True where the chunk opened its atom.
-    atom_count : int
-        Atoms after the batch.
-    largest_share : float
-        Share of all members that the largest atom holds.
-    warning : str or None
-        Says so when that share is above one half.
-    """
-
-    labels: Any
-    scores: Any
-    created: Any
-    atom_count: int = 0
-    largest_share: float = 0.0
-    warning: str | None = None
-
-
-@dataclass(frozen=True)
-class Atom:
-    """One atom: id, ids of its members in order of arrival, unit centroid."""
-
-    id: int
-    members: I64
-    centroid: F64
-
-    @property
-    def size(self) -> int:
-        """Number of members."""
-        return int(self.members.size)
-
-
-@dataclass(frozen=True)
-class Removal:
-    """What a removal did.
-
-    Attributes
-    ----------
-    removed : tuple of int
-        Ids of members.
-    vanished : tuple of int
-        Atoms that became empty.
-    fragments : dict
-        Atom -> groups of member ids, for each atom that what was removed had held together.
-        The atom is left as it is; building anew would open one atom for each group.
-    """
-
-    removed: tuple[int, ...]
-    vanished: tuple[int, ...] = ()
-    fragments: dict[int, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Merge:
-    """Which atom of this clustering each atom of the other became, and which of these are new."""
-
-    atoms: dict[int, int]
-    created: tuple[int, ...]
-
-
-class MaxMemberClusters:
+class MaxMemberClusters(AtomReader):
     """Atoms of a stream of vectors, assigned one after the other by the max-member rule.
 
     ``best(x, a) = max(cos(x, centroid_a), max over members m of a of cos(x, m))``; the atom with
@@ -233,29 +152,6 @@ class MaxMemberClusters:
             self._next_id = max(self._next_id, int(fresh.max()) + 1)
         return fresh
 
-    def nearest(self, X: object) -> tuple[Any, Any]:
-        """Return for each row the id of the atom that would win and its best; nothing is changed.
-
-        Returns
-        -------
-        atoms : (N,) int64
-            -1 while there is no atom.
-        scores : (N,) float64
-            NaN there.
-
-        Examples
-        --------
-        >>> clusters = MaxMemberClusters(2, threshold=0.9)
-        >>> _ = clusters.assign([[1.0, 0.0], [0.0, 1.0]])
-        >>> clusters.nearest([0.1, 1.0])[0].tolist()
-        [1]
-        """
-        rows = usable_rows(X, "X", self.dim)
-        with self._lock:
-            slots, scores = self._state.nearest(rows, self._route)
-            named = np.append(self._state.atom_ids, -1)[slots]
-        return like(X)(named), like(X)(scores)
-
     def remove(self, ids: object) -> Removal:
         """Remove members by id, all or none; what remains is as if they had never joined.
 
@@ -319,19 +215,6 @@ class MaxMemberClusters:
         if missing.size:
             raise MemoryNotFoundError(f"ids: expected ids in use, got {missing[0]}")
 
-    def components(self, atom: int) -> tuple[tuple[int, ...], ...]:
-        """Return the members of an atom as groups that links above the threshold hold together.
-
-        Raises
-        ------
-        MemoryNotFoundError
-            There is no such atom.
-        """
-        with self._lock:
-            slot = self._slot(atom)
-            groups = links.components(self._state, slot, self._threshold, self._route)
-            return tuple(tuple(self._state.ids[rows].tolist()) for rows in groups)
-
     def merge(self, other: MaxMemberClusters) -> Merge:
         """Take in all members of another clustering, atom by atom.
 
@@ -392,111 +275,6 @@ class MaxMemberClusters:
             if target[owners[i]] < 0 and scores[i] > self._threshold:
                 target[owners[i]] = slots[i]
         return target
-
-    def retrieve(
-        self,
-        query: object,
-        *,
-        atoms: int = 5,
-        by: str = "centroid",
-        within: str = "cosine",
-        rank: int = 8,
-    ) -> list[AtomHit]:
-        """Return the best atoms for a query, with their members ranked inside.
-
-        Parameters
-        ----------
-        query : array_like, shape (d,)
-        atoms : int
-            How many.
-        by : {"centroid", "best_member", "basis1"}
-            The centroid's cosine; the best member's; the cosine with the atom's first basis vector
-            (the paper's "v1" rule).
-        within : {"cosine", "subspace"}
-            How members are scored; "subspace" is the inner product inside the atom's first `rank`
-            basis vectors, which the paper reports as no gain.
-
-        Raises
-        ------
-        ZeroVectorError, NotFiniteError, ShapeError, DTypeError, ArgumentError
-
-        Examples
-        --------
-        >>> clusters = MaxMemberClusters(2, threshold=0.9)
-        >>> _ = clusters.assign([[1.0, 0.0], [0.0, 1.0], [1.0, 0.1]])
-        >>> [hit.members.tolist() for hit in clusters.retrieve([1.0, 0.2], atoms=1)]
-        [[2, 0]]
-        """
-        as_choice(by, "by", ranking.ATOM_SCORES)
-        as_choice(within, "within", ranking.MEMBER_SCORES)
-        count = as_count(atoms, "atoms")
-        rows = usable_rows(query, "query", self.dim, "B")
-        if rows.shape[0] != 1:
-            raise ArgumentError(f"query: expected one vector, got {rows.shape[0]}")
-        unit = rows[0].astype(np.float64)
-        unit /= np.linalg.norm(unit)
-        with self._lock:
-            return ranking.retrieve(
-                self._state, unit, count, by, within, as_count(rank, "rank", minimum=1)
-            )
-
-    def compress(
-        self,
-        form: str,
-        *,
-        rank: int | None = None,
-        energy: float = 0.9,
-        bases: str = "float32",
-        subspaces: int = 48,
-        seed: int = 0,
-    ) -> CompressedAtoms:
-        """Return the members in a smaller form that knows its bytes and its error.
-
-        Parameters
-        ----------
-        form : {"float32", "int8", "basis", "summary", "pq"}
-            Rows as they are; int8 with one scale per row; a basis per atom and coefficients per
-            member; a basis per atom and the mean and deviation of the coefficients; product
-            quantisation.
-        rank : int, optional
-            Basis vectors per atom; by default the fewest that hold `energy` of the squares.
-        energy : float
-            In (0, 1].
-        bases : {"float32", "int8"}
-            How basis vectors are held.
-        subspaces : int
-            Bytes per member for "pq".
-        seed : int
-            For the codebook of "pq".
-
-        Raises
-        ------
-        ArgumentError, DTypeError
-
-        Examples
-        --------
-        >>> clusters = MaxMemberClusters(4, threshold=0.9)
-        >>> _ = clusters.assign(np.eye(4))
-        >>> small = clusters.compress("int8")
-        >>> small.nbytes, round(small.max_error, 6)
-        (32, 0.0)
-        """
-        as_choice(form, "form", storage.FORMS)
-        as_choice(bases, "bases", STORAGES)
-        fixed = None if rank is None else as_count(rank, "rank", minimum=1)
-        share = as_number(energy, "energy", low=0.0, high=1.0, open_low=True)
-        with self._lock:
-            return storage.compress(
-                self._state.unit_rows(),
-                self._state.ids.copy(),
-                self.labels,
-                form,
-                rank=fixed,
-                energy=share,
-                bases=bases,
-                subspaces=as_count(subspaces, "subspaces", minimum=1),
-                seed=as_count(seed, "seed"),
-            )
 
     @classmethod
     def from_labels(
@@ -601,177 +379,3 @@ class MaxMemberClusters:
                 f"{path}: the saved clustering is not valid: {error}"
             ) from error
         return made
-
-    def _slot(self, atom: int) -> int:
-        found = np.flatnonzero(self._state.atom_ids == as_count(atom, "atom"))
-        if found.size == 0:
-            raise MemoryNotFoundError(f"atom: expected the id of an atom, got {atom}")
-        return int(found[0])
-
-    def atom(self, atom: int) -> Atom:
-        """Return one atom by its id.
-
-        Raises
-        ------
-        MemoryNotFoundError
-            There is no such atom.
-        """
-        with self._lock:
-            slot = self._slot(atom)
-            members = self._state.ids[self._state.members_of(slot)]
-            return Atom(int(atom), members, self._state.unit_centres()[slot])
-
-    def atoms(self) -> list[Atom]:
-        """Return all atoms, oldest first."""
-        with self._lock:
-            state = self._state
-            order = np.argsort(state.view("atom"), kind="stable")
-            groups = np.split(state.ids[order], np.cumsum(state.view("sizes"))[:-1])
-            centres = state.unit_centres()
-            return [
-                Atom(int(state.atom_ids[slot]), groups[slot], centres[slot])
-                for slot in range(state.atom_count)
-            ]
-
-    @property
-    def ids(self) -> I64:
-        """Members in order of arrival, shape (N,)."""
-        return self._state.ids.copy()
-
-    @property
-    def labels(self) -> I64:
-        """The atom of each member, in the order of :attr:`ids`, shape (N,)."""
-        with self._lock:
-            labels: I64 = self._state.atom_ids[self._state.view("atom")]
-            return labels
-
-    @property
-    def sizes(self) -> I64:
-        """Members per atom, oldest atom first, shape (M,)."""
-        return self._state.view("sizes").copy()
-
-    def vectors(self) -> F32:
-        """The members' rows in the order of :attr:`ids`, shape (N, d): a copy."""
-        return self._state.view("rows").copy()
-
-    @property
-    def dim(self) -> int:
-        """Number of columns d."""
-        return self._state.dim
-
-    @property
-    def threshold(self) -> float:
-        """What a best must exceed."""
-        return self._threshold
-
-    @property
-    def route(self) -> str:
-        """What is looked at."""
-        return self._route
-
-    @property
-    def atom_count(self) -> int:
-        """Number of atoms."""
-        return self._state.atom_count
-
-    @property
-    def largest_share(self) -> float:
-        """Share of all members that the largest atom holds; 0 when there is none."""
-        sizes = self._state.view("sizes")
-        return float(sizes.max() / self._state.row_count) if sizes.size else 0.0
-
-    @property
-    def warning(self) -> str | None:
-        """Says so when one atom holds more than half of at least 50 members."""
-        share = self.largest_share
-        if len(self) < _FEW or share <= _LARGE_SHARE:
-            return None
-        return (
-            f"one of {self.atom_count} atoms holds {share:.0%} of {len(self)} members: threshold "
-            f"{self._threshold:g} does not separate this data; a higher one would"
-        )
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held in arrays, spare room included."""
-        return self._state.nbytes
-
-    def __len__(self) -> int:
-        return self._state.row_count
-
-    def stats(self) -> dict[str, Any]:
-        """Describe the clustering: counts, threshold, the largest atom, bytes."""
-        with self._lock:
-            sizes = self._state.view("sizes")
-            return {
-                "members": len(self),
-                "atoms": self.atom_count,
-                "singletons": int((sizes == 1).sum()),
-                "largest_share": self.largest_share,
-                "threshold": self._threshold,
-                "route": self._route,
-                "storage": self._state.storage,
-                "nbytes": self.nbytes,
-                "warning": self.warning,
-            }
-
-
-def check_threshold(threshold: object) -> float:
-    """Return a threshold within (-1, 1]."""
-    return as_number(threshold, "threshold", low=-1.0, high=1.0, open_low=True)
-
-
-def calibrate_threshold(
-    X: object, *, quantile: float = 0.70, sample: int = 50, seed: int = 0
-) -> float:
-    """Return a quantile of the cosines between pairs of a sample: the paper's way to a threshold.
-
-    Parameters
-    ----------
-    X : array_like, shape (N, d)
-        At least two rows, none of them zero.
-    quantile : float
-        In [0, 1]. On dialogue turns 0.70 lets one atom take nearly all; 0.95 to 0.98 separates.
-    sample : int
-        At most so many rows, drawn without replacement.
-    seed : int
-        For the drawing.
-
-    Returns
-    -------
-    float
-        Within (-1, 1].
-
-    Raises
-    ------
-    ArgumentError
-        Fewer than two rows, or an option out of its range.
-    ZeroVectorError, NotFiniteError, ShapeError, DTypeError
-
-    Notes
-    -----
-    Linear interpolation between order statistics; pairs i < j in float64. O(sample^2 d).
-
-    Examples
-    --------
-    >>> calibrate_threshold([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]], quantile=1.0)
-    0.0
-    """
-    share = as_number(quantile, "quantile", low=0.0, high=1.0)
-    most = as_count(sample, "sample", minimum=2)
-    rows = as_rows(X, "X", one_row=True)
-    if rows.shape[0] < 2:
-        raise ArgumentError(f"X: expected at least 2 rows to compare, got {rows.shape[0]}")
-    require_finite(rows, "X")
-    generator = np.random.default_rng(as_count(seed, "seed"))
-    if rows.shape[0] > most:
-        rows = rows[np.sort(generator.permutation(rows.shape[0])[:most])]
-    wide = rows.astype(np.float64)
-    wide /= np.maximum(np.abs(wide).max(axis=1, keepdims=True), np.finfo(np.float64).tiny)
-    norms = np.linalg.norm(wide, axis=1, keepdims=True)
-    if (norms == 0.0).any():
-        raise ZeroVectorError("X: expected vectors with a direction, got a zero vector")
-    unit = wide / norms
-    cosines = np.clip(unit @ unit.T, -1.0, 1.0)[np.triu_indices(unit.shape[0], 1)]
-    value = float(np.quantile(cosines, share))
-    return value if value > -1.0 else float(np.nextafter(-1.0, 0.0))

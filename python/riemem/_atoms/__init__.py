@@ -1,1 +1,1 @@
-"""What :mod:`riemem.clustering` is made of: state, files, links, ranking, compressed forms."""
+"""What :mod:`riemem.clustering` is made of: state, questions, files, links, ranking, storage."""
