@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import platform
-import sqlite3
-import sys
-from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import Opener, default_store, json_option, load_embedder, scope_options, with_store
+from .options import Opener, load_embedder, scope_options, with_store
 from .output import emit, progress, safe
+
+if TYPE_CHECKING:
+    from ..doctor import Diagnosis
 
 __all__ = ["COMMANDS"]
 
@@ -83,40 +82,33 @@ def reembed_command(opener: Opener, as_json: bool) -> None:
 
 
 @click.command("doctor")
-@json_option
-def doctor_command(as_json: bool) -> None:
-    """Say what this installation can do: build, models, SQLite, optional packages, network use."""
-    import riemem
+@with_store(readonly=True)
+def doctor_command(opener: Opener, as_json: bool) -> int:
+    """Say what this installation and the store can do, and what to do about the rest.
 
-    from .. import models
+    Looks at the build, SQLite, packages, models, devices, memory, the store and what leaves this
+    machine, and changes nothing. Exit code 3 if something does not work.
+    """
+    from ..doctor import examine
 
-    optional = ("torch", "transformers", "safetensors", "tokenizers", "gguf", "platformdirs")
-    found = {
-        "riemem": riemem.__version__,
-        "python": platform.python_version(),
-        "platform": f"{sys.platform} {platform.machine()}",
-        "sqlite": sqlite3.sqlite_version,
-        "default_store": str(default_store()),
-        "models": {
-            status.name: "present" if status.present else status.problem or "not here"
-            for status in models.list_models()
-        },
-        "model_cache": str(models.cache_dir()),
-        "packages": {
-            name: "installed" if find_spec(name) is not None else "not installed"
-            for name in optional
-        },
-        "build": dict(riemem.build_info()),
-        "data_leaving_this_machine": "none; only `riemem models pull` uses the network",
-    }
-    flat: dict[str, Any] = {}
-    for name, value in found.items():
-        flat |= (
-            {f"{name}.{key}": item for key, item in value.items()}
-            if name == "build" and isinstance(value, dict)
-            else {name: value}
-        )
-    emit(as_json, {"doctor": found}, lambda: _sheet(flat))
+    found = examine(opener.path, timeout=opener.timeout)
+    emit(as_json, {"doctor": found.as_dict()}, lambda: _diagnosis(found))
+    return 0 if found.ok else 3
+
+
+def _diagnosis(found: Diagnosis) -> str:
+    lines = []
+    for title, findings in found.sections.items():
+        lines.append(title)
+        wide = max((len(one.name) for one in findings), default=0)
+        for one in findings:
+            mark = {"ok": " ", "note": "-", "problem": "!"}[one.status]
+            lines.append(f"  {mark} {one.name:<{wide}}  {safe(_shown(one.value))}")
+            if one.remedy:
+                lines.append(f"    {'':<{wide}}  -> {safe(one.remedy)}")
+    count = len(found.problems)
+    lines.append("nothing is wrong" if not count else f"{count} marked ! must be put right")
+    return "\n".join(lines)
 
 
 COMMANDS = (stats_command, check_command, reembed_command, doctor_command)
