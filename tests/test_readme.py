@@ -126,7 +126,8 @@ def test_constraints_pin_every_requirement_for_every_python() -> None:
         assert len(markers) == len(set(markers)), name
         assert len(markers) == 1 or "" not in markers, name
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    for extra in ("dependencies", "text", "test"):
+    adapters = ("mcp", "langchain", "langgraph", "llama-index", "sklearn")
+    for extra in ("dependencies", "text", "test", *adapters):
         listed = re.search(rf"^{extra} = \[(.*?)\]", project, re.MULTILINE | re.DOTALL)
         assert listed
         for requirement in re.findall(r'"([A-Za-z0-9-]+)', listed[1]):
