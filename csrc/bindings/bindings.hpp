@@ -14,7 +14,9 @@ namespace riemem {
 namespace py = pybind11;
 
 void bind_core(py::module_& module);
+void bind_fisher_rao(py::module_& module);
 void bind_fused_topk(py::module_& module);
+void bind_langevin(py::module_& module);
 void bind_max_member(py::module_& module);
 void bind_quantize(py::module_& module);
 void bind_scatter(py::module_& module);

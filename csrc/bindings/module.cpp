@@ -24,7 +24,9 @@ PYBIND11_MODULE(_core, module) {
         }
     });
     riemem::bind_core(module);
+    riemem::bind_fisher_rao(module);
     riemem::bind_fused_topk(module);
+    riemem::bind_langevin(module);
     riemem::bind_max_member(module);
     riemem::bind_quantize(module);
     riemem::bind_scatter(module);

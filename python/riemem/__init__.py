@@ -15,6 +15,7 @@ from riemem._backend import build_info, set_num_threads
 from riemem._backend import core as _core
 from riemem.clustering import Assignment, MaxMemberClusters, calibrate_threshold
 from riemem.errors import *  # noqa: F403  (every error type is public)
+from riemem.fisher_rao import fisher_rao_distance, fisher_rao_scores, fisher_rao_search
 from riemem.index import RiemannianIndex
 from riemem.metric import FisherMetric
 from riemem.presets import Preset, presets
@@ -56,6 +57,9 @@ __all__ = [
     "calibrate_threshold",
     "distill",
     "errors",
+    "fisher_rao_distance",
+    "fisher_rao_scores",
+    "fisher_rao_search",
     "presets",
     "reference",
     "scores",

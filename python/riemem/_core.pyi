@@ -83,6 +83,34 @@ class Points:
         out: NDArray[np.float64],
     ) -> None: ...
 
+class FisherRaoPoints:
+    def __init__(
+        self,
+        rows: NDArray[np.float32],
+        precision: NDArray[np.float32],
+        inv_norms: NDArray[np.float64],
+        ramp: NDArray[np.float64] | None,
+    ) -> None: ...
+    @property
+    def scannable(self) -> bool: ...
+    def topk(
+        self,
+        queries: NDArray[np.float32],
+        query_inv_norms: NDArray[np.float64],
+        temperature: float,
+        mask: NDArray[np.bool_] | None,
+        k: int,
+        isa: str = "auto",
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64], int]: ...
+    def scores(
+        self,
+        queries: NDArray[np.float32],
+        query_inv_norms: NDArray[np.float64],
+        temperature: float,
+        mask: NDArray[np.bool_] | None,
+        isa: str = "auto",
+    ) -> NDArray[np.float64]: ...
+
 class Twins:
     def __init__(self) -> None: ...
     def extend(self, rows: NDArray[np.float32], begin: int, twin: NDArray[np.int32]) -> None: ...
@@ -119,6 +147,26 @@ def scatter_add(
 def scatter_covariance(
     total: NDArray[np.float64], scatter: NDArray[np.float64], n: float
 ) -> NDArray[np.float64]: ...
+def langevin(
+    position: NDArray[np.float64],
+    strength: NDArray[np.float64],
+    base: NDArray[np.float64],
+    id: NDArray[np.int64],
+    first: NDArray[np.int64],
+    steps: NDArray[np.int64],
+    event_begin: NDArray[np.int64],
+    event_step: NDArray[np.int64],
+    event_gain: NDArray[np.float64],
+    *,
+    temperature: float,
+    dt: float,
+    drift: float,
+    slope: float,
+    most: float,
+    decay: float,
+    seed: int,
+) -> None: ...
+def langevin_noise(seed: int, id: int, step: int, dim: int) -> NDArray[np.float64]: ...
 
 small_svd_limit: int
 

@@ -23,6 +23,9 @@ class Preset:
         Arguments of :func:`riemem.search`.
     source : str
         Where the setting comes from.
+    temperature, full_at
+        Of form "fisher-rao" alone: arguments of :func:`riemem.fisher_rao_scores` and
+        :func:`riemem.fisher_rao.access_ramp`. This form has no metric; its similarity is in [0, 1].
 
     Examples
     --------
@@ -38,6 +41,8 @@ class Preset:
     cosine_weight: float
     norm: str
     source: str
+    temperature: float = 15.0
+    full_at: int = 10
 
 
 def _coremem(name: str, cosine_weight: float, source: str) -> Preset:
@@ -69,6 +74,16 @@ _ALL = (
     _coremem("coremem-fusion", 0.5, "CoreMem (arXiv 2606.18406), Equation 2, alpha = 0.5"),
     _coremem("coremem-v3", 0.9, "CoreMem (arXiv 2606.18406), the setting with alpha = 0.9"),
     Preset("cosine", "full", 10.0, 0.95, "inner", 1.0, "none", "plain cosine similarity"),
+    Preset(
+        "slm-v3",
+        "full",
+        10.0,
+        0.95,
+        "fisher-rao",
+        0.0,
+        "none",
+        "SLM-V3 (arXiv 2603.14588), section 5.2: a variance per memory and dimension",
+    ),
 )
 
 presets: Mapping[str, Preset] = MappingProxyType({preset.name: preset for preset in _ALL})

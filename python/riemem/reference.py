@@ -13,6 +13,44 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from riemem._reference_uncertain import (
+    fisher_rao_distance,
+    fisher_rao_scores,
+    langevin,
+    langevin_noise,
+    portable_exp,
+    portable_log,
+    portable_sine_cosine,
+)
+
+__all__ = [
+    "Gaussian",
+    "GaussianLike",
+    "canonical_dot",
+    "cosine_scores",
+    "fisher_rao_distance",
+    "fisher_rao_scores",
+    "fit",
+    "fused_scores",
+    "fused_topk",
+    "kernel_scores",
+    "langevin",
+    "langevin_noise",
+    "max_member",
+    "normalise",
+    "paper_scores",
+    "portable_exp",
+    "portable_log",
+    "portable_sine_cosine",
+    "riemannian_scores",
+    "select_rank",
+    "sigma",
+    "top_k",
+    "weights",
+    "woodbury_factor",
+    "woodbury_inverse",
+]
+
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from .. import models
 from ..embed import RENDERINGS, Embedder, load_embedder
 from ..errors import ArgumentError, CancelledError
+from ..fisher_rao import fisher_rao_search, signal_variance
 from ..metric import FisherMetric
 from ..presets import Preset
 from ..presets import presets as all_presets
@@ -241,7 +242,10 @@ def _rank(
         rankings[name] = [
             row[:n].tolist() for row, n in zip(found.indices, found.counts, strict=True)
         ]
-        if found.scoring != "fused" and name not in ("cosine", "centred-cosine"):
+        if found.scoring not in ("fused", "fisher-rao") and name not in (
+            "cosine",
+            "centred-cosine",
+        ):
             notes.append(f"{name} on {conversation.name}: {found.scoring}")
 
     k = len(rows)
@@ -256,6 +260,12 @@ def _rank(
         ]
     metrics: dict[tuple[str, float, float], FisherMetric] = {}
     for name, preset in presets.items():
+        if preset.form == "fisher-rao":  # at full ramp: as if each had been accessed often
+            heat = preset.temperature
+            dense(
+                name, fisher_rao_search(queries, rows, signal_variance(rows), k, temperature=heat)
+            )
+            continue
         key = (preset.covariance, preset.ridge, preset.energy)
         if key not in metrics:
             metrics[key] = FisherMetric.fit(

@@ -1,0 +1,7 @@
+#include "kernels/fisher_rao/fisher_rao_vec.inl.hpp"
+
+namespace riemem {
+
+const FisherRaoKernels& fisher_rao_kernels_avx512() { return kKernels; }
+
+}  // namespace riemem
