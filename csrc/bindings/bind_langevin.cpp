@@ -8,11 +8,11 @@ namespace {
 
 using Integers = Array<std::int64_t>;
 
-void move(Array<double> position, Array<double> strength, const Array<double>& base,
-          const Integers& id, const Integers& first, const Integers& steps,
-          const Integers& event_begin, const Integers& event_step, const Array<double>& event_gain,
-          double temperature, double dt, double drift, double slope, double most, double decay,
-          std::uint64_t seed) {
+void move(Array<double> position, Array<double> strength, Array<double> base, const Integers& id,
+          const Integers& first, const Integers& steps, const Integers& event_begin,
+          const Integers& event_step, const Array<double>& event_gain,
+          const Array<double>& event_base, double temperature, double dt, double drift,
+          double slope, double most, double decay, std::uint64_t seed) {
     if (position.ndim() != 2) throw InvalidArgument("position: expected a 2-d array");
     const auto n = static_cast<std::size_t>(position.shape(0));
     LangevinOptions options;
@@ -33,7 +33,8 @@ void move(Array<double> position, Array<double> strength, const Array<double>& b
     vector_of(strength, n, "strength");
     points.position = position.mutable_data();
     points.strength = strength.mutable_data();
-    points.base = vector_of(base, n, "base");
+    vector_of(base, n, "base");
+    points.base = base.mutable_data();
     points.id = vector_of(id, n, "id");
     points.first = vector_of(first, n, "first");
     points.steps = vector_of(steps, n, "steps");
@@ -42,6 +43,7 @@ void move(Array<double> position, Array<double> strength, const Array<double>& b
     const auto events = static_cast<std::size_t>(event_step.shape(0));
     points.event_step = event_step.data();
     points.event_gain = vector_of(event_gain, events, "event_gain");
+    points.event_base = vector_of(event_base, events, "event_base");
     if (points.event_begin[0] < 0)
         throw InvalidArgument("event_begin: expected no negative number");
     for (std::size_t i = 0; i < n; ++i) {
@@ -72,9 +74,9 @@ void bind_langevin(py::module_& module) {
     module.def("langevin", &move, arg("position").noconvert(), arg("strength").noconvert(),
                arg("base").noconvert(), arg("id").noconvert(), arg("first").noconvert(),
                arg("steps").noconvert(), arg("event_begin").noconvert(),
-               arg("event_step").noconvert(), arg("event_gain").noconvert(), py::kw_only(),
-               arg("temperature"), arg("dt"), arg("drift"), arg("slope"), arg("most"), arg("decay"),
-               arg("seed"));
+               arg("event_step").noconvert(), arg("event_gain").noconvert(),
+               arg("event_base").noconvert(), py::kw_only(), arg("temperature"), arg("dt"),
+               arg("drift"), arg("slope"), arg("most"), arg("decay"), arg("seed"));
     module.def("langevin_noise", &noise, arg("seed"), arg("id"), arg("step"), arg("dim"));
 }
 

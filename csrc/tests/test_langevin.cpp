@@ -14,7 +14,7 @@ namespace {
 
 struct Run {
     test::Guarded<double> position, strength;
-    std::vector<double> base, gain;
+    std::vector<double> base, gain, lift;
     std::vector<std::int64_t> id, first, steps, begin, at;
     LangevinPoints points;
 
@@ -35,11 +35,21 @@ struct Run {
             if (i % 2 == 0) {
                 at.push_back(5);
                 gain.push_back(2.0);
+                lift.push_back(i % 4 == 0 ? 0.3 : std::nan(""));
             }
         }
         begin[n] = static_cast<std::int64_t>(at.size());
-        points = {position.data(), strength.data(), base.data(), id.data(),   first.data(),
-                  steps.data(),    begin.data(),    at.data(),   gain.data(), n};
+        points = {position.data(),
+                  strength.data(),
+                  base.data(),
+                  id.data(),
+                  first.data(),
+                  steps.data(),
+                  begin.data(),
+                  at.data(),
+                  gain.data(),
+                  lift.data(),
+                  n};
     }
 };
 

@@ -157,6 +157,7 @@ def langevin(
     event_begin: NDArray[np.int64],
     event_step: NDArray[np.int64],
     event_gain: NDArray[np.float64],
+    event_base: NDArray[np.float64],
     *,
     temperature: float,
     dt: float,

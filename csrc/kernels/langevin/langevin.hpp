@@ -9,7 +9,7 @@
 // with drift = 1 the stationary law has the density exp(-U / T) with respect to the hyperbolic
 // volume (2 / (1 - r^2))^d dx. The stiffness of a point follows what happens to it:
 //
-//   strength += gain                                at the steps of its events
+//   strength += gain; base = event_base             at the steps of its events
 //   stiffness = min(base + slope * strength, most)
 //   strength *= decay                               after each step
 //
@@ -39,13 +39,14 @@ struct LangevinOptions {
 struct LangevinPoints {
     double* position = nullptr;                 // (N, dim), changed
     double* strength = nullptr;                 // (N,), changed
-    const double* base = nullptr;               // (N,)
+    double* base = nullptr;                     // (N,), changed
     const std::int64_t* id = nullptr;           // (N,)
     const std::int64_t* first = nullptr;        // (N,) number of the first step
     const std::int64_t* steps = nullptr;        // (N,) how many
     const std::int64_t* event_begin = nullptr;  // (N + 1,) into the two below, ascending by step
     const std::int64_t* event_step = nullptr;
     const double* event_gain = nullptr;
+    const double* event_base = nullptr;  // NaN leaves the base as it is
     std::size_t count = 0;
 };
 

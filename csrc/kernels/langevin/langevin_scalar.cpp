@@ -50,6 +50,8 @@ void move(const LangevinPoints& points, const LangevinOptions& options, std::siz
     for (std::int64_t n = points.first[i]; n < points.first[i] + points.steps[i]; ++n) {
         for (; event < end && points.event_step[event] <= n; ++event) {
             points.strength[i] += points.event_gain[event];
+            const double base = points.event_base[event];
+            if (base == base) points.base[i] = base;
         }
         const double stiffness =
             std::min(points.base[i] + options.slope * points.strength[i], options.most);
