@@ -303,9 +303,10 @@ class TestMiniLM:
         (tmp_path / "model.safetensors").write_bytes(b"\x08\0\0\0\0\0\0\0{}      ")
         with pytest.raises(ModelCorruptError, match=r"model\.safetensors lacks"):
             load_embedder(tmp_path).embed(["x"])
-        (tmp_path / "modules.json").write_text('[{"type": "sentence_transformers.models.Dense"}]')
-        with pytest.raises(ModelCorruptError, match="not known: Dense"):
+        (tmp_path / "modules.json").write_text('[{"type": "sentence_transformers.models.CNN"}]')
+        with pytest.raises(ModelCorruptError, match="not known: CNN"):
             load_embedder(tmp_path)
+        (tmp_path / "modules.json").unlink()
         config = json.loads((tmp_path / "config.json").read_text())
         del config["hidden_size"]
         (tmp_path / "config.json").write_text(json.dumps(config))

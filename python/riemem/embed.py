@@ -1,7 +1,7 @@
-"""Turning text into unit vectors: the embedder protocol, MiniLM, and a hashing stand-in.
+"""Turning text into unit vectors: the embedder protocol, its kinds, and a hashing stand-in.
 
-Importing this module imports neither torch nor transformers; they are loaded by the first call
-of :meth:`MiniLMEmbedder.embed`.
+Importing this module imports neither torch nor transformers nor onnxruntime; they are loaded by
+the first call of ``embed``.
 """
 
 from __future__ import annotations
@@ -9,28 +9,30 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from inspect import getattr_static
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _windows, models
-from ._encoder import EncoderFiles
+from ._onnx import OnnxEmbedder, export_onnx, onnx_file
 from ._rendering import RENDERINGS, render_turn
-from ._tokenizer import encodable, require
+from ._sentence import SentenceEmbedder, checked_texts
+from ._tokenizer import encodable
 from ._windows import Windows
-from .errors import ArgumentError, DTypeError, NotFiniteError
+from .errors import ArgumentError, DTypeError
 
 __all__ = [
     "RENDERINGS",
     "Embedder",
     "HashingEmbedder",
     "MiniLMEmbedder",
+    "OnnxEmbedder",
+    "SentenceEmbedder",
     "Windows",
+    "export_onnx",
     "load_embedder",
     "render_turn",
 ]
@@ -64,14 +66,8 @@ class Embedder(Protocol):
         """Return pieces of `text`, each short enough to be embedded whole."""
 
 
-def _checked_texts(texts: Sequence[str]) -> list[str]:
-    if isinstance(texts, (str, bytes)):
-        raise DTypeError(f"texts: expected a sequence of str, got a single {type(texts).__name__}")
-    return [encodable(text, f"texts[{i}]") for i, text in enumerate(texts)]
-
-
-class MiniLMEmbedder:
-    """Mean-pooled sentence vectors of a local BERT-type encoder, MiniLM-L6 unless told otherwise.
+class MiniLMEmbedder(SentenceEmbedder):
+    """Mean-pooled sentence vectors of MiniLM-L6, unless another model is named.
 
     ``v = normalise(mean over tokens of the last hidden state)``, in float32 on the CPU, from at
     most 256 tokens (the limit that all-MiniLM-L6-v2 states).
@@ -79,29 +75,9 @@ class MiniLMEmbedder:
     Parameters
     ----------
     model : str or path, optional
-        A known name, a folder with ``config.json``, ``model.safetensors`` and
-        ``tokenizer.json``, or a Hugging Face id in the local cache. Default: ``"minilm"``.
-    batch_size : int
-        Texts per forward pass. Changes speed and memory, and the vectors by less than 1e-6.
-    threads : int, optional
-        Threads torch may use while embedding; its global setting is restored afterwards. None
-        leaves the setting alone.
-
-    Raises
-    ------
-    ModelNotFoundError
-        On first use: the model is not on this machine; the message says which command gets it.
-    ModelCorruptError
-        On first use: the files are incomplete or not of a kind that can be used.
-    BackendUnavailableError
-        On first use: torch, transformers or tokenizers is not installed.
-
-    Notes
-    -----
-    Texts are sorted by length before batching, so padding is rare; the order of the result is
-    that of the input. Control strings such as ``[SEP]`` are ordinary text. Gradient mode, random
-    state and default dtype of torch are left as they were. One instance may be shared between
-    threads; they take turns. The files are looked for on first use, not on construction.
+        Default: ``"minilm"``, from the cache.
+    **options
+        As :class:`SentenceEmbedder`.
 
     Examples
     --------
@@ -110,151 +86,8 @@ class MiniLMEmbedder:
     8
     """
 
-    def __init__(
-        self,
-        model: str | os.PathLike[str] | None = None,
-        *,
-        batch_size: int = 32,
-        threads: int | None = None,
-    ) -> None:
-        for name, value in (("batch_size", batch_size), ("threads", threads)):
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise ArgumentError(f"{name}: expected an integer of at least 1, got {value!r}")
-        self._spec = "minilm" if model is None else model
-        self.batch_size = batch_size
-        self.threads = threads
-        self._lock = threading.RLock()
-        self._files: EncoderFiles | None = None
-        self._model: Any = None
-
-    def __repr__(self) -> str:
-        return f"MiniLMEmbedder({os.fspath(self._spec)!r}, batch_size={self.batch_size})"
-
-    @property
-    def files(self) -> EncoderFiles:
-        """The model's folder and options, found and read on first use."""
-        with self._lock:
-            if self._files is None:
-                self._files = EncoderFiles(models.find(self._spec))
-            return self._files
-
-    @property
-    def identity(self) -> str:
-        """For example ``minilm-l6-v2:384:mean:256:sha256=0123456789abcdef``."""
-        with self._lock:
-            return self.files.identity()
-
-    @property
-    def dim(self) -> int:
-        """Dimension of the vectors."""
-        return self.files.dim
-
-    @property
-    def max_tokens(self) -> int:
-        """Longest input in word pieces, the two control tokens included."""
-        return self.files.max_tokens
-
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return one unit vector per text.
-
-        Parameters
-        ----------
-        texts : sequence of str
-            Any number of texts; what lies beyond `max_tokens` does not count (see `windows`).
-
-        Returns
-        -------
-        ndarray of float32, shape (len(texts), dim)
-            Rows of length 1, in the order of `texts`.
-
-        Raises
-        ------
-        DTypeError
-            `texts` is a single string.
-        TextError
-            A text is not a string or holds a lone surrogate; the message says which and where.
-        """
-        checked = _checked_texts(texts)
-        files = self.files
-        vectors = np.empty((len(checked), files.dim), dtype=np.float32)
-        if not checked:
-            return vectors
-        tokens = [files.token_ids(text) for text in checked]
-        order = sorted(range(len(tokens)), key=lambda i: len(tokens[i]))
-        with self._lock, self._torch_settings():
-            for start in range(0, len(order), self.batch_size):
-                rows = order[start : start + self.batch_size]
-                vectors[rows] = self._forward([tokens[i] for i in rows])
-        return vectors
-
-    def windows(self, text: str) -> Windows:
-        """Cut a long text into overlapping windows that can each be embedded whole.
-
-        Parameters
-        ----------
-        text : str
-            Any text; a short one comes back as the only window.
-
-        Returns
-        -------
-        Windows
-            A list of str with ``.spans`` (character offsets) and ``.truncated``.
-
-        Raises
-        ------
-        TextError
-            `text` is not valid Unicode.
-        """
-        files = self.files
-        return _windows.split(
-            encodable(text), files.tokenizer(), files.max_tokens - files.added_tokens()
-        )
-
-    @contextmanager
-    def _torch_settings(self) -> Iterator[None]:
-        """Load the model if need be, and hold torch in a known state for the calling thread."""
-        require("torch", "transformers")
-        import torch
-
-        before = torch.get_num_threads()
-        if self.threads is not None:
-            torch.set_num_threads(self.threads)
-        try:
-            if self._model is None:
-                self._model = self.files.load()
-            with torch.inference_mode(), torch.autocast("cpu", enabled=False):
-                yield
-        finally:
-            if self.threads is not None:
-                torch.set_num_threads(before)
-
-    def _forward(self, batch: list[list[int]]) -> NDArray[np.float32]:
-        import torch
-
-        lengths = np.array([len(tokens) for tokens in batch])
-        ids = np.full((len(batch), int(lengths.max())), self.files.pad_id, dtype=np.int64)
-        for row, tokens in zip(ids, batch, strict=True):
-            row[: len(tokens)] = tokens
-        mask = (np.arange(ids.shape[1]) < lengths[:, None]).astype(np.int64)
-        hidden = self._model(
-            input_ids=torch.from_numpy(ids), attention_mask=torch.from_numpy(mask)
-        ).last_hidden_state
-        states: NDArray[np.float32] = hidden.numpy()
-        if self.files.pooling == "cls":
-            pooled = states[:, 0].astype(np.float64)
-        else:
-            # The padded states are left out of the sum, so it is taken row by row.
-            pooled = np.stack(
-                [
-                    row[:n].sum(axis=0, dtype=np.float64)
-                    for row, n in zip(states, lengths, strict=True)
-                ]
-            )
-        norms = np.linalg.norm(pooled, axis=1, keepdims=True)
-        if not np.all(np.isfinite(norms) & (norms > 0)):
-            raise NotFiniteError("embed: the model returned a vector without a direction")
-        unit: NDArray[np.float32] = (pooled / norms).astype(np.float32)
-        return unit
+    def __init__(self, model: str | os.PathLike[str] | None = None, **options: Any) -> None:
+        super().__init__("minilm" if model is None else model, **options)
 
 
 class HashingEmbedder:
@@ -304,7 +137,7 @@ class HashingEmbedder:
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return one unit vector per text; parameters and errors as `MiniLMEmbedder.embed`."""
-        checked = _checked_texts(texts)
+        checked = checked_texts(texts)
         vectors = np.zeros((len(checked), self.dim), dtype=np.float32)
         for row, text in zip(vectors, checked, strict=True):
             total = self._project(text)
@@ -345,8 +178,10 @@ def load_embedder(spec: str | os.PathLike[str] | Embedder | None = None) -> Embe
     Parameters
     ----------
     spec : str, path, Embedder or None
-        None: MiniLM from the cache, looked for on first use. A known name, a folder or a Hugging
-        Face id in the local cache: looked for now. An embedder: itself.
+        None: MiniLM from the cache, looked for on first use. A known name, a folder in the layout
+        of sentence-transformers or a Hugging Face id in the local cache: looked for now. A folder
+        with an ONNX model and no safetensors, or an ``.onnx`` file in such a folder:
+        :class:`OnnxEmbedder`. An embedder: itself.
 
     Returns
     -------
@@ -367,7 +202,7 @@ def load_embedder(spec: str | os.PathLike[str] | Embedder | None = None) -> Embe
     if spec is None:
         return MiniLMEmbedder()
     if isinstance(spec, (str, os.PathLike)):
-        embedder = MiniLMEmbedder(spec)
+        embedder = _by_path(spec)
         _ = embedder.files
         return embedder
     # Not isinstance: that reads the properties, which would look for the model's files.
@@ -378,3 +213,16 @@ def load_embedder(spec: str | os.PathLike[str] | Embedder | None = None) -> Embe
         "embedder: expected a name, a folder or an object with identity, dim, max_tokens, embed "
         f"and windows, got {type(spec).__name__}"
     )
+
+
+def _by_path(spec: str | os.PathLike[str]) -> SentenceEmbedder:
+    path = Path(spec)
+    if path.suffix == ".onnx" and path.is_file():
+        for folder in (path.parent, path.parent.parent):
+            if (folder / "config.json").is_file():
+                return OnnxEmbedder(folder, file=path.relative_to(folder).as_posix())
+    embedder = SentenceEmbedder(spec)
+    files = embedder.files
+    if (files.folder / files.weights).exists() or onnx_file(files.folder) is None:
+        return embedder
+    return OnnxEmbedder(files.folder)

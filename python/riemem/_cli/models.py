@@ -1,4 +1,4 @@
-"""``riemem models``: which model files are on this machine, fetching and verifying them."""
+"""``riemem models``: the model files of this machine: listed, fetched, verified, exported."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["COMMANDS"]
 
 @click.group("models")
 def models_group() -> None:
-    """Local model files: list, pull, verify. Nothing else uses the network."""
+    """Local model files: list, pull, verify, export. Only pull uses the network."""
 
 
 def _status(name: str) -> dict[str, Any]:
@@ -107,6 +107,29 @@ def verify_command(names: tuple[str, ...], as_json: bool) -> None:
         as_json,
         {"verified": [{"name": name, "path": path} for name, path in folders.items()]},
         lambda: "\n".join(f"{name}: intact" for name in folders) or "no model is here",
+    )
+
+
+@models_group.command("onnx")
+@click.argument("model")
+@click.argument("folder", type=click.Path())
+@click.option("--float32", is_flag=True, help="Keep the weights as they are instead of int8.")
+@json_option
+def onnx_command(model: str, folder: str, float32: bool, as_json: bool) -> None:
+    """Write MODEL (a known name or a folder) as an ONNX embedder into FOLDER, which must be new.
+
+    FOLDER can then be given as --embedder. Needs the extra onnx; its vectors are not those of
+    MODEL, so a store filled with one does not take the other.
+    """
+    from ..embed import export_onnx, load_embedder
+
+    made = export_onnx(model, folder, int8=not float32)
+    embedder = load_embedder(made)
+    size = sum(path.stat().st_size for path in (made / "onnx").iterdir())
+    emit(
+        as_json,
+        {"folder": str(made), "embedder": embedder.identity, "model_bytes": size},
+        f"{made}: {embedder.identity} ({size / 1e6:.1f} MB)",
     )
 
 

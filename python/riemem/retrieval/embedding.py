@@ -39,7 +39,7 @@ class TurnEmbedder:
     ----------
     spec : Embedder, str, path or None
         As for :func:`riemem.embed.load_embedder`; any object with ``identity``, ``dim`` and
-        ``embed`` will do, ``windows`` is used where it exists.
+        ``embed`` will do; ``windows`` and ``embed_queries`` are used where they exist.
     rendering : str
         A key of :data:`riemem.embed.RENDERINGS`.
 
@@ -130,7 +130,9 @@ class TurnEmbedder:
         """Return a query's vector; of a query longer than the window the beginning counts."""
         embedder, dim = self._get(), self.identity().dim
         windows = _windows(getattr(embedder, "windows", None), query)
-        rows = check_rows(embedder.embed(windows[:1]), 1, dim, "embedder")
+        # Models that want another prompt before a question than before a memory have this.
+        embed = getattr(embedder, "embed_queries", embedder.embed)
+        rows = check_rows(embed(windows[:1]), 1, dim, "embedder")
         notes: tuple[str, ...] = ()
         if len(windows) > 1:
             notes = (
