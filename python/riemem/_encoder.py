@@ -65,12 +65,12 @@ class EncoderFiles:
         self.pad_id = int(config.get("pad_token_id") or 0)
         self._read_pooling()
         self.dim = self.width * len(self.modes)
-        for projection in self.projections:
-            if projection.inputs != self.dim:
+        for layer in self.projections:
+            if layer.inputs != self.dim:
                 raise self._unusable(
-                    f"{projection.folder} takes {projection.inputs} numbers and gets {self.dim}"
+                    f"{layer.folder} takes {layer.inputs} numbers and gets {self.dim}"
                 )
-            self.dim = projection.outputs
+            self.dim = layer.outputs
         self._read_prompts()
         self._identities: dict[tuple[str, str], str] = {}
 
