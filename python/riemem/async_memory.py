@@ -211,6 +211,7 @@ class AsyncMemory:
     compact = _writing(Memory.compact)
     export = _stoppable(Memory.export)
     import_ = _stoppable(Memory.import_)
+    import_from = _stoppable(Memory.import_from)
     backup = _writing(Memory.backup)
 
 

@@ -11,13 +11,14 @@ from typing import Any
 
 from riemem import models, packing
 from riemem.errors import ArgumentError, DTypeError, ModelNotFoundError, StoreLockedError
+from riemem.foreign import read_foreign
 from riemem.packing import Context, Dropped
 from riemem.retrieval.corpus import day_of
 from riemem.retrieval.embedding import Progress, TurnEmbedder
 from riemem.retrieval.fusion import Ranking, as_ranking
 from riemem.retrieval.hits import Hit, SearchResult, check_query, make_result
 from riemem.retrieval.hybrid import HybridChannel, unavailable
-from riemem.retrieval.importing import Imported, import_parcel
+from riemem.retrieval.importing import ForeignImport, Imported, foreign_receipt, import_parcel
 from riemem.retrieval.reembed import embed_again, repair_store
 from riemem.retrieval.refine import Refinement, refined
 from riemem.store import CheckReport, Forgotten, Record, Store, atoms, reads, writes
@@ -31,8 +32,8 @@ from riemem.store.sqlite import require_identity
 from riemem.store.times import parse_instant
 from riemem.store.transfer import back_up, export_to, parcel_from
 
-__all__ = ["CheckReport", "Context", "Dropped", "Exported", "Forgotten", "Hit", "Imported"]
-__all__ += ["Memory", "Record", "SearchResult"]
+__all__ = ["CheckReport", "Context", "Dropped", "Exported", "ForeignImport", "Forgotten", "Hit"]
+__all__ += ["Imported", "Memory", "Record", "SearchResult"]
 
 Filters = Mapping[str, Any]
 Instant = str | datetime
@@ -761,6 +762,58 @@ class Memory:
             dry_run=dry_run,
             progress=progress,
         )
+
+    def import_from(
+        self,
+        path_or_file: Any,
+        source: str,
+        *,
+        profile: str | None = None,
+        duplicates: str = "keep",
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> ForeignImport:
+        """Store what another tool wrote: all that can be read of it, in one transaction.
+
+        Parameters
+        ----------
+        path_or_file : str, path, or a file open for reading
+        source : {"mem0", "langgraph", "jsonl", "markdown"}
+            What wrote it; docs/import.md describes each. Memories of mem0 and LangGraph carry keys,
+            so that a second import stores none of them twice.
+        profile, duplicates, dry_run, progress
+            As for :meth:`import_`; all memories go into one profile.
+
+        Returns
+        -------
+        ForeignImport
+            Also what was skipped, where and why.
+
+        Raises
+        ------
+        InputFileError
+            The path cannot be read.
+        ArgumentError, SchemaVersionError
+            Not such a file, of another version, or cut off; nothing was stored.
+        CancelledError
+        EmbedderMismatchError, ModelNotFoundError
+        """
+        if progress is not None and not callable(progress):
+            raise DTypeError(f"progress: expected a function, got {type(progress).__name__}")
+        skip = _skips(duplicates)
+        if not dry_run:
+            self._store.check_writable()
+        name = check_name(self._profile if profile is None else profile, "profile")
+        found = read_foreign(path_or_file, source, profile=name)
+        done = import_parcel(
+            self._store,
+            self._embedder,
+            found.parcel,
+            skip_duplicates=skip,
+            dry_run=dry_run,
+            progress=progress,
+        )
+        return foreign_receipt(source, found, done)
 
     def backup(self, path: str | os.PathLike[str]) -> int:
         """Write a complete copy of the store to `path` and return its size in bytes.

@@ -28,7 +28,7 @@ _PACKAGES = {
 
 def _blocks() -> list[tuple[str, str]]:
     found = []
-    for page in ("async.md", "mcp.md", "adapters.md"):
+    for page in ("async.md", "mcp.md", "adapters.md", "import.md"):
         texts = _FENCE.findall((DOCS / page).read_text(encoding="utf-8"))
         found += [(f"{page}[{number}]", text) for number, text in enumerate(texts)]
     return found

@@ -5,14 +5,20 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..foreign import SOURCES
 from .options import Opener, scope_options, with_store
-from .output import emit, note, progress
+from .output import emit, note, progress, safe
+
+if TYPE_CHECKING:
+    from ..memory import ForeignImport
 
 __all__ = ["COMMANDS"]
+
+_SHOWN = 20
 
 
 def _memories(count: int) -> str:
@@ -59,6 +65,14 @@ def export_command(
 
 @click.command("import")
 @click.argument("file", type=click.Path(allow_dash=True))
+@click.option(
+    "--from",
+    "source",
+    type=click.Choice(["riemem", *SOURCES]),
+    default="riemem",
+    show_default=True,
+    help="What wrote FILE.",
+)
 @click.option("--into", metavar="PROFILE", help="All into this profile instead of their own.")
 @click.option("--skip-duplicates", is_flag=True, help="Leave out what is there already.")
 @click.option("--dry-run", is_flag=True, help="Check the file and say what would be done.")
@@ -66,6 +80,7 @@ def export_command(
 def import_command(
     opener: Opener,
     file: str,
+    source: str,
     into: str | None,
     skip_duplicates: bool,
     dry_run: bool,
@@ -73,19 +88,21 @@ def import_command(
 ) -> None:
     """Store the memories of an export: all of them, or, after an error, none.
 
-    Ids are kept where the store never held a memory; otherwise --json says the new ones.
+    Ids are kept where the store never held a memory; otherwise --json says the new ones. With
+    --from the memories of another tool, or a chat; it says what of the file was left out, and why.
     """
     if dry_run and not opener.path.exists():
         opener = replace(opener, path=Path(":memory:"), is_default=False)  # it makes no store
-    source = sys.stdin.buffer if file == "-" else file
+    given = sys.stdin.buffer if file == "-" else file
+    options: dict[str, Any] = {"profile": into, "dry_run": dry_run}
+    options["duplicates"] = "skip" if skip_duplicates else "keep"
+    if source != "riemem":
+        with opener.open() as memory, progress("import") as bar:
+            taken = memory.import_from(given, source, progress=bar, **options)
+        emit(as_json, {"imported": asdict(taken)}, lambda: _told(taken))
+        return
     with opener.open() as memory, progress("import") as bar:
-        receipt = memory.import_(
-            source,
-            profile=into,
-            duplicates="skip" if skip_duplicates else "keep",
-            dry_run=dry_run,
-            progress=bar,
-        )
+        receipt = memory.import_(given, progress=bar, **options)
     said = f"{'would import' if dry_run else 'imported'} {_memories(receipt.memories)}"
     if receipt.skipped:
         said += f", {receipt.skipped} already there"
@@ -93,6 +110,20 @@ def import_command(
     if receipt.embedded:
         said += f", {receipt.embedded} {'to embed' if dry_run else 'embedded'}"
     emit(as_json, {"imported": asdict(receipt)}, said)
+
+
+def _told(taken: ForeignImport) -> str:
+    said = f"{'would import' if taken.dry_run else 'imported'} {_memories(taken.memories)}"
+    said += f" from {taken.source}"
+    if taken.already_there:
+        said += f", {taken.already_there} already there"
+    if taken.skipped:
+        said += f", {len(taken.skipped)} skipped:"
+    lines = [said, *(f"  {item.where}: {item.reason}" for item in taken.skipped[:_SHOWN])]
+    if len(taken.skipped) > _SHOWN:
+        lines.append(f"  and {len(taken.skipped) - _SHOWN} more; --json lists them all")
+    lines += [f"note: {remark}" for remark in taken.notes]
+    return "\n".join(safe(line) for line in lines)
 
 
 @click.command("backup")

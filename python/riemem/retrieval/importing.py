@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from riemem.errors import CancelledError, EmbedderMismatchError, ModelNotFoundError
+from riemem.foreign.reading import Foreign, Skipped
 from riemem.retrieval.embedding import MAX_CHUNKS, Progress, TurnEmbedder
 from riemem.store import Store
 from riemem.store.exchange import Incoming, Parcel
 from riemem.store.sqlite import Identity, require_identity
 from riemem.store.writes import Origin, already_there, insert, never_held_any
 
-__all__ = ["Imported", "import_parcel"]
+__all__ = ["ForeignImport", "Imported", "foreign_receipt", "import_parcel"]
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,50 @@ class Imported:
     ids_kept: bool
     embedded: int
     dry_run: bool
+
+
+@dataclass(frozen=True)
+class ForeignImport:
+    """Receipt of an import from another tool.
+
+    Attributes
+    ----------
+    source : str
+        What wrote the file.
+    memories : int
+        How many were stored (with ``dry_run``: would be).
+    already_there : int
+        How many were there already, by key or, if wanted, by what they say.
+    skipped : tuple
+        Parts of the file that were left out: ``.where`` and ``.reason``.
+    notes : tuple of str
+        Remarks about the file as a whole.
+    ids : tuple of int
+        The memories of the file, in its order; empty for a dry run where they cannot be known.
+    dry_run : bool
+        Nothing was stored.
+    """
+
+    source: str
+    memories: int
+    already_there: int
+    skipped: tuple[Skipped, ...]
+    notes: tuple[str, ...]
+    ids: tuple[int, ...]
+    dry_run: bool
+
+
+def foreign_receipt(source: str, found: Foreign, done: Imported) -> ForeignImport:
+    """Join what was read from a foreign file with what became of it."""
+    return ForeignImport(
+        source=source,
+        memories=done.memories,
+        already_there=done.skipped,
+        skipped=found.skipped,
+        notes=found.notes,
+        ids=tuple(done.ids.values()),
+        dry_run=done.dry_run,
+    )
 
 
 def import_parcel(

@@ -27,7 +27,8 @@ from riemem.store.records import Draft, check_integer, draft
 from riemem.store.sqlite import Identity, Store, read_identity
 from riemem.store.times import format_instant, now_us, parse_instant
 
-__all__ = ["FORMAT", "VERSION", "Exported", "Incoming", "Parcel", "read_lines", "write_lines"]
+__all__ = ["FORMAT", "VERSION", "Exported", "Incoming", "Parcel"]
+__all__ += ["json_objects", "no_constant", "read_lines", "write_lines"]
 
 FORMAT = "riemem-export"
 VERSION = 1
@@ -183,7 +184,7 @@ def read_lines(source: Iterable[bytes], name: str, profile: str | None = None) -
     ArgumentError, DTypeError, TextError
         Not an export, cut off, or a line that does not fit; the message names the line.
     """
-    lines = _objects(source, name)
+    lines = json_objects(source, name)
     number, head = next(lines, (1, None))
     if head is None or head.get("format") != FORMAT:
         raise ArgumentError(
@@ -217,7 +218,19 @@ def read_lines(source: Iterable[bytes], name: str, profile: str | None = None) -
     )
 
 
-def _objects(source: Iterable[bytes], name: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def json_objects(source: Iterable[bytes], name: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the number and the object of each line of JSON lines that is not blank.
+
+    Raises
+    ------
+    ArgumentError
+        A line that is too long, not UTF-8, or not a JSON object; the message names it.
+
+    Examples
+    --------
+    >>> list(json_objects([b'{"a": 1}\\n', b'\\n', b'{}\\n'], "x.jsonl"))
+    [(1, {'a': 1}), (3, {})]
+    """
     for number, raw in enumerate(_bounded(source, name), start=1):
         try:
             text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
@@ -228,7 +241,7 @@ def _objects(source: Iterable[bytes], name: str) -> Iterator[tuple[int, dict[str
         if not text.strip():
             continue
         try:
-            line = json.loads(text, parse_constant=_no_constant)
+            line = json.loads(text, parse_constant=no_constant)
         except (ValueError, RecursionError) as error:
             raise ArgumentError(f"{name}: line {number}: expected JSON ({error})") from error
         if not isinstance(line, dict):
@@ -250,7 +263,8 @@ def _bounded(source: Iterable[bytes], name: str) -> Iterator[bytes]:
         yield line
 
 
-def _no_constant(text: str) -> None:
+def no_constant(text: str) -> None:
+    """Refuse NaN and infinities, which are no JSON; for ``json.loads(parse_constant=...)``."""
     raise ValueError(f"{text} is not JSON")
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from riemem.errors import ArgumentError, DTypeError, InputFileError, OutputFileError
 from riemem.store.connect import IN_MEMORY
@@ -16,7 +16,9 @@ from riemem.store.files import check_target, explained, replacing, temporary_bes
 from riemem.store.filters import Scope
 from riemem.store.sqlite import Store
 
-__all__ = ["back_up", "export_to", "parcel_from"]
+__all__ = ["back_up", "export_to", "parcel_from", "read_from"]
+
+T = TypeVar("T")
 
 
 def export_to(
@@ -54,6 +56,19 @@ def parcel_from(source: Any, profile: str | None = None) -> Parcel:
     SchemaVersionError, ArgumentError, DTypeError, TextError
         The message names the line.
     """
+    return read_from(source, lambda lines, name: read_lines(lines, name, profile))
+
+
+def read_from(source: Any, read: Callable[[Iterable[bytes], str], T]) -> T:
+    """Call ``read(lines, name)`` with the lines of a path or of an open file (text or bytes).
+
+    Raises
+    ------
+    InputFileError
+        No such file, or it cannot be read.
+    DTypeError
+        Neither a path nor a file.
+    """
     if hasattr(source, "read"):
         name = str(getattr(source, "name", "the file"))
         lines = (
@@ -61,12 +76,12 @@ def parcel_from(source: Any, profile: str | None = None) -> Parcel:
             if isinstance(source, io.TextIOBase)
             else source
         )
-        return read_lines(lines, name, profile)
+        return read(lines, name)
     if not isinstance(source, (str, os.PathLike)):
         raise DTypeError(f"path: expected a path or an open file, got {type(source).__name__}")
     try:
         with open(source, "rb") as file:
-            return read_lines(file, os.fsdecode(source), profile)
+            return read(file, os.fsdecode(source))
     except (OSError, ValueError) as error:
         if isinstance(error, OSError) or "null byte" in str(error):
             why = getattr(error, "strerror", None) or str(error)
