@@ -160,6 +160,8 @@ class Memory:
 
     def close(self) -> None:
         """Close the file. A second call does nothing; any other call raises StoreError."""
+        for channel in self._channels.values():
+            channel.keep()
         self._store.close()
         self._channels.clear()
 

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta, timezone
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from riemem.retrieval.embedding import caption_of
-from riemem.retrieval.postings import Postings, PostingsView
+from riemem.retrieval.derived import Derived
+from riemem.retrieval.lines import Lines, Turn, day_of, lines_of, named, turn_of, words_of
+from riemem.retrieval.postings import PART_TEXTS, Postings, PostingsView
+from riemem.retrieval.segments import COLUMNS, apart, dates_segment, read_pieces, words_segment
+from riemem.retrieval.spoken import Spoken
 from riemem.store import Store
+from riemem.store.segments import worth_keeping, write_segments
 from riemem.store.sqlite import get_meta
 
-__all__ = ["REACH", "Corpus", "CorpusView", "Turn"]
+__all__ = ["REACH", "Corpus", "CorpusView", "Turn", "day_of"]
 
 Ids = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -28,17 +32,11 @@ REACH = 3
 # Rows of forgotten and changed memories are kept, hidden, until they outnumber the others.
 _MOST_HIDDEN = 1024
 
+# Memories behind the last segment that are worth one of their own, and between two segments.
+_LEAST_KEPT = 256
+_LEAST_BETWEEN = 32
+
 _T = TypeVar("_T")
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-
-
-class Turn(NamedTuple):
-    """One memory as text: what was said, by whom, on which day (UTC), with which picture."""
-
-    text: str
-    speaker: str | None
-    said: date
-    caption: str | None
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ class CorpusView:
     before: tuple[npt.NDArray[np.int32], ...]
     after: tuple[npt.NDArray[np.int32], ...]
     postings: PostingsView
-    _derived: _Derived
+    _derived: Derived
     _cache: dict[str, Any]
 
     def __len__(self) -> int:
@@ -91,36 +89,16 @@ class CorpusView:
         """
         return self._derived.column(name, derive, len(self))
 
+    def spoken(self) -> Spoken:
+        """Return what the rows' texts speak of, found once and remembered while rows are added."""
+        return self._derived.spoken_of(len(self))
+
     def cached(self, name: str, make: Callable[[], _T]) -> _T:
         """Return what `make` returned the first time it was asked of this state."""
         found: _T | None = self._cache.get(name)
         if found is None:
             found = self._cache[name] = make()
         return found
-
-
-class _Derived:
-    """The texts of the rows and what was derived from each; shared by the states of a corpus."""
-
-    def __init__(self) -> None:
-        self.turns: list[Turn] = []
-        self._columns: dict[str, list[Any]] = {}
-        self._lock = threading.Lock()
-
-    def column(self, name: str, derive: Callable[[Turn], Any], n: int) -> Sequence[Any]:
-        with self._lock:
-            values = self._columns.setdefault(name, [])
-            values += [derive(turn) for turn in self.turns[len(values) : n]]
-            return values[:n]
-
-    def erase(self, row: int) -> None:
-        """Leave nothing of a forgotten text in memory."""
-        with self._lock:
-            self.turns[row] = Turn("", None, date.min, None)
-            for name, values in self._columns.items():
-                if row < len(values):
-                    values[row] = type(values[row])()
-                    assert not values[row], name
 
 
 class Corpus:
@@ -146,56 +124,156 @@ class Corpus:
     def _clear(self) -> None:
         self._revision = -1
         self._version = 0
-        self._derived = _Derived()
+        self._derived = Derived(self._read_turns)
         self._ids: Ids = np.empty(0, np.int64)
         self._alive: Mask = np.empty(0, np.bool_)
         self._observed: Ids = np.empty(0, np.int64)
         self._speakers: npt.NDArray[np.int32] = np.empty(0, np.int32)
         self._sessions: npt.NDArray[np.int32] = np.empty(0, np.int32)
         self._days: npt.NDArray[np.int32] = np.empty(0, np.int32)
-        self._substance: Floats = np.empty(0)
+        self._sizes: npt.NDArray[np.int32] = np.empty(0, np.int32)
         self._questions: Floats = np.empty(0)
         self._speaker_numbers: dict[str, int] = {}
         self._session_numbers: dict[str, int] = {}
         self._row_of: dict[int, int] = {}
         self._postings = Postings()
         self._view: CorpusView | None = None
+        self._kept: dict[str, list[tuple[int, int]]] = {"words": [], "dates": []}
 
     def follow(self) -> CorpusView:
         """Take over what happened in the store and return the present state."""
         with self._lock:
-            revision, rows, forgotten = self._news()
-            if revision != self._revision or self._view is None:
+            if self._revision >= 0:
                 hidden = self._ids.size - len(self._row_of)
                 if hidden > max(_MOST_HIDDEN, len(self._row_of)):
                     self._clear()
-                    revision, rows, forgotten = self._news()
-                changed = self._apply(rows, forgotten)
-                self._revision = revision
-                if changed or self._view is None:
-                    self._version += 1
-                    self._view = self._make_view()
+            if self._revision < 0:
+                self._load()
+                self._keep()
+            else:
+                self._take_over()
+            if self._view is None:
+                self._version += 1
+                self._view = self._make_view()
             return self._view
 
-    def _news(self) -> tuple[int, list[tuple[Any, ...]], list[int]]:
+    def keep(self) -> None:
+        """Write what was made of many memories into the store, for whoever opens it next."""
+        if not worth_keeping(self._store):  # in a forked process the lock may be held for ever
+            return
+        with self._lock:
+            if self._revision >= 0:
+                self._keep()
+
+    def _load(self) -> None:
+        """Read the store: from its segments, and from the memories that are in none of them."""
+        self._clear()
+        with self._store.reading() as connection:
+            revision = int(get_meta(connection, "revision") or 0)
+            pieces = read_pieces(connection, self._profile)
+        for piece in pieces:
+            start = self._ids.size
+            if piece.lines is None:
+                self._append_rows(piece.rows)
+                continue
+            self._append(piece.lines)
+            n = len(piece.lines)
+            self._derived.append(piece.lines.ids.tolist(), [None] * n, piece.spoken)
+            self._kept["words"].append((start, start + n))
+            if piece.spoken is not None:
+                self._kept["dates"].append((start, start + n))
+        self._revision = revision
+
+    def _take_over(self) -> None:
         with self._store.reading() as connection:
             revision = int(get_meta(connection, "revision") or 0)
             if revision == self._revision:
-                return revision, [], []
+                return
             rows = connection.execute(
-                "SELECT id, text, speaker, session, observed_at, metadata FROM memories "
-                "WHERE profile = ? AND revision > ? ORDER BY id",
+                f"SELECT {COLUMNS} FROM memories WHERE profile = ? AND revision > ? ORDER BY id",
                 (self._profile, self._revision),
             ).fetchall()
-            forgotten: list[int] = []
-            if self._revision >= 0:
-                forgotten = [
-                    int(row[0])
-                    for row in connection.execute(
-                        "SELECT id FROM forgotten WHERE revision > ?", (self._revision,)
-                    )
-                ]
-        return revision, rows, forgotten
+            forgotten = [
+                int(row[0])
+                for row in connection.execute(
+                    "SELECT id FROM forgotten WHERE revision > ?", (self._revision,)
+                )
+            ]
+        if self._apply(rows, forgotten):
+            self._view = None
+        self._revision = revision
+        if self._behind() >= PART_TEXTS:
+            self._keep()
+
+    def _read_turns(self, ids: list[int]) -> dict[int, Turn]:
+        with self._store.reading() as connection:
+            rows = connection.execute(
+                f"SELECT {COLUMNS} FROM memories WHERE id IN (SELECT value FROM json_each(?))",
+                (json.dumps(ids),),
+            ).fetchall()
+        return {row[0]: turn_of(row) for row in rows}
+
+    def _behind(self) -> int:
+        """Rows behind the last that is in a segment of the store."""
+        kept = self._kept["words"]
+        return self._ids.size - (kept[-1][1] if kept else 0)
+
+    def _keep(self) -> None:
+        if not worth_keeping(self._store):
+            return
+        new = self._ranges()
+        segments = [words_segment(self._lines(start, end)) for start, end in new]
+        if write_segments(self._store, self._profile, "words", segments, self._revision):
+            self._kept["words"] = sorted([*apart(self._kept["words"], new), *new])
+            self._kept["dates"] = apart(self._kept["dates"], new)
+        known = self._derived.known
+        new = [
+            own
+            for own in self._kept["words"]
+            if own not in self._kept["dates"] and known[slice(*own)].all()
+        ]
+        segments = [
+            dates_segment(self._ids[start:end], self._derived.spoken_of(end).cut(start, end))
+            for start, end in new
+        ]
+        if write_segments(self._store, self._profile, "dates", segments, self._revision):
+            self._kept["dates"] = sorted([*self._kept["dates"], *new])
+
+    def _ranges(self) -> list[tuple[int, int]]:
+        """Ranges of rows to make segments of: those between segments, and behind the last.
+
+        Only rows that are in the order of their ids and not hidden: others wait until the store is
+        opened again.
+        """
+        kept = list(self._kept["words"])
+        if kept and kept[-1][1] - kept[-1][0] < PART_TEXTS // 2 and self._behind() >= _LEAST_KEPT:
+            kept.pop()  # a short one is made again with what came after it
+        found = []
+        for after, before in zip(
+            [0, *(own[1] for own in kept)], [*(own[0] for own in kept), self._ids.size], strict=True
+        ):
+            least = _LEAST_KEPT if before == self._ids.size else _LEAST_BETWEEN
+            fine = self._alive[after:before].copy()
+            fine[1:] &= np.diff(self._ids[after:before]) > 0
+            if after:
+                fine[:1] &= self._ids[after:before][:1] > self._ids[:after].max()
+            end = before if fine.all() else after + int(np.argmin(fine))
+            if end - after >= least:
+                found += [(at, min(at + PART_TEXTS, end)) for at in range(after, end, PART_TEXTS)]
+        return found
+
+    def _lines(self, start: int, end: int) -> Lines:
+        own = slice(start, end)
+        return Lines(
+            self._ids[own],
+            self._observed[own],
+            *named(self._speakers[own], list(self._speaker_numbers)),
+            *named(self._sessions[own], list(self._session_numbers)),
+            self._days[own],
+            self._sizes[own],
+            self._questions[own],
+            self._postings.part_of(start, end),
+        )
 
     def _apply(self, rows: Sequence[tuple[Any, ...]], forgotten: Sequence[int]) -> bool:
         gone = [
@@ -207,32 +285,35 @@ class Corpus:
             self._postings.remove(gone)
             for row in gone:
                 self._derived.erase(row)
-        if rows:
-            self._append(rows)
+        self._append_rows(rows)
         return bool(gone or rows)
 
-    def _append(self, rows: Sequence[tuple[Any, ...]]) -> None:
-        first = self._ids.size
-        turns = [Turn(row[1], row[2], day_of(row[4]), caption_of(row[5])) for row in rows]
-        self._derived.turns += turns
-        self._row_of.update({row[0]: first + i for i, row in enumerate(rows)})
-        n = len(rows)
-        speakers, sessions = self._speaker_numbers, self._session_numbers
-        sizes = np.array([len(t.text) + len(t.caption or "") for t in turns], np.float64)
-        asks = [t.text.rstrip().endswith(("?", "\uff1f", "\u061f")) for t in turns]
+    def _append_rows(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        turns = [turn_of(row) for row in rows]
+        self._derived.append([row[0] for row in rows], turns, None)
+        for start in range(0, len(rows), PART_TEXTS):
+            own = slice(start, start + PART_TEXTS)
+            words = self._postings.make([words_of(turn) for turn in turns[own]])
+            self._append(lines_of(rows[own], turns[own], words))
+
+    def _append(self, lines: Lines) -> None:
+        first, n = self._ids.size, len(lines)
+        self._row_of.update(zip(lines.ids.tolist(), range(first, first + n), strict=True))
 
         def join(old: Any, values: Any) -> Any:
-            return np.concatenate([old, np.asarray(values, dtype=old.dtype)])
+            return np.concatenate([old, values.astype(old.dtype, copy=False)])
 
-        self._ids = join(self._ids, [row[0] for row in rows])
-        self._alive = join(self._alive, np.ones(n))
-        self._observed = join(self._observed, [row[4] for row in rows])
-        self._speakers = join(self._speakers, [_number(speakers, row[2]) for row in rows])
-        self._sessions = join(self._sessions, [_number(sessions, row[3]) for row in rows])
-        self._days = join(self._days, [t.said.toordinal() for t in turns])
-        self._substance = join(self._substance, sizes / (sizes + 20.0))
-        self._questions = join(self._questions, asks)
-        self._postings.add([words_of(turn) for turn in turns])
+        self._ids = join(self._ids, lines.ids)
+        self._alive = join(self._alive, np.ones(n, np.bool_))
+        self._observed = join(self._observed, lines.observed)
+        speakers = _numbers(self._speaker_numbers, lines.speaker_names)
+        sessions = _numbers(self._session_numbers, lines.session_names)
+        self._speakers = join(self._speakers, speakers[lines.speakers])
+        self._sessions = join(self._sessions, sessions[lines.sessions])
+        self._days = join(self._days, lines.days)
+        self._sizes = join(self._sizes, lines.sizes)
+        self._questions = join(self._questions, lines.asks)
+        self._postings.adopt([lines.words])
 
     def _make_view(self) -> CorpusView:
         before, after = self._neighbours()
@@ -243,7 +324,7 @@ class Corpus:
             self._speakers,
             tuple(self._speaker_numbers),
             self._days,
-            self._substance,
+            self._sizes / (self._sizes + 20.0),
             self._questions,
             before,
             after,
@@ -268,17 +349,6 @@ class Corpus:
         return tuple(before), tuple(after)
 
 
-def day_of(microseconds: int) -> date:
-    """The UTC day of an instant."""
-    return (_EPOCH + timedelta(microseconds=microseconds)).date()
-
-
-def words_of(turn: Turn) -> str:
-    """The text whose words are indexed: speaker, text, caption, and the date in words."""
-    day = turn.said
-    parts = (turn.speaker, turn.text, turn.caption, f"{day.day} {day:%B} {day.year}")
-    return " ".join(part for part in parts if part)
-
-
-def _number(numbers: dict[str, int], name: str | None) -> int:
-    return -1 if name is None else numbers.setdefault(name, len(numbers))
+def _numbers(numbers: dict[str, int], names: Sequence[str]) -> npt.NDArray[np.int32]:
+    """The number of each name, and at the end -1 for none."""
+    return np.array([*(numbers.setdefault(n, len(numbers)) for n in names), -1], np.int32)

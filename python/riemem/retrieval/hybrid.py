@@ -222,6 +222,10 @@ class HybridChannel:
             rows = opened[passes[opened]]
         return Gathered(view, passes, channels, tuple(notes), kind, scoring, rows)
 
+    def keep(self) -> None:
+        """Write what is slow to make into the store, for whoever opens it next."""
+        self._corpus.keep()
+
     @staticmethod
     def join(query: str, ranking: Ranking, gathered: Gathered) -> Fused:
         """Join what was gathered; see :func:`riemem.retrieval.fusion.fuse`."""

@@ -4,31 +4,53 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from riemem.retrieval.words import Stemmer, query_words, raw_words
 
-__all__ = ["Postings", "PostingsView"]
+__all__ = ["PART_TEXTS", "Part", "Postings", "PostingsView", "in_order", "merged"]
 
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
 
-#: Texts that were added since the last merge are kept apart until they hold this many words ...
-_FRESH_WORDS = 20_000
-#: ... or this share of all words.
-_FRESH_SHARE = 0.125
+#: Most texts in one part.
+PART_TEXTS = 2048
 
 
-@dataclass(frozen=True)
-class _Part:
-    """The words of a range of texts, by word: texts[starts[w]:starts[w + 1]], times[same]."""
+@dataclass(frozen=True, eq=False)
+class Part:
+    """The words of consecutive texts, by word: texts[starts[w]:starts[w + 1]], times[same].
 
-    starts: npt.NDArray[np.int64]
+    Attributes
+    ----------
+    words : list of str
+        Stems, in the order of their first occurrence.
+    starts : (words + 1,) int32 ndarray
+    texts : int32 ndarray
+        Numbers within the part, ascending for each word.
+    times : int32 ndarray
+        How often the word occurs in the text.
+    lengths : (texts,) int32 ndarray
+        Words of each text.
+    """
+
+    words: Sequence[str]
+    starts: Ints
     texts: Ints
     times: Ints
+    lengths: Ints
+    number: dict[str, int] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(
+            self, "number", dict(zip(self.words, range(len(self.words)), strict=True))
+        )
+
+    def __len__(self) -> int:
+        return self.lengths.size
 
 
 @dataclass(frozen=True)
@@ -37,18 +59,20 @@ class PostingsView:
 
     Attributes
     ----------
+    parts : tuple of Part
+    firsts : tuple of int
+        Number of the first text of each part.
     lengths : (n,) int32 ndarray
         Words of each text.
     alive : (n,) bool ndarray
     """
 
-    parts: tuple[_Part, ...]
-    counts: Ints  # of living texts that hold the word
+    parts: tuple[Part, ...]
+    firsts: tuple[int, ...]
     lengths: Ints
     alive: npt.NDArray[np.bool_]
     n_alive: int
     total_length: int
-    words: dict[str, int]
     stem: Stemmer
 
     def bm25(self, query: str, *, k1: float = 0.8, b: float = 0.4) -> tuple[Floats, float]:
@@ -79,26 +103,38 @@ class PostingsView:
             return scores, bound
         mean = max(1.0, self.total_length / self.n_alive)
         for stem in dict.fromkeys(self.stem(query_words(query))):
-            word = self.words.get(stem, self.counts.size)
-            held = int(self.counts[word]) if word < self.counts.size else 0
+            texts, times = self._holding(stem)
+            held = int(np.count_nonzero(self.alive[texts]))
             if held == 0:
                 continue
             idf = float(np.log1p((self.n_alive - held + 0.5) / (held + 0.5)))
             bound += idf * (k1 + 1.0)
-            for part in self.parts:
-                if word + 1 >= part.starts.size:
-                    continue
-                own = slice(part.starts[word], part.starts[word + 1])
-                texts, times = part.texts[own], part.times[own].astype(np.float64)
-                damped = times + k1 * (1.0 - b + (b / mean) * self.lengths[texts])
-                scores[texts] += idf * (k1 + 1.0) * times / damped
+            damped = times + k1 * (1.0 - b + (b / mean) * self.lengths[texts])
+            scores[texts] += idf * (k1 + 1.0) * times / damped
         return scores, bound
+
+    def _holding(self, stem: str) -> tuple[npt.NDArray[np.int64], Floats]:
+        """The texts that hold a word, removed ones included, and how often each does."""
+        texts = [np.empty(0, np.int64)]
+        times: list[Floats] = [np.empty(0)]
+        for part, first in zip(self.parts, self.firsts, strict=True):
+            word = part.number.get(stem)
+            if word is not None:
+                own = slice(int(part.starts[word]), int(part.starts[word + 1]))
+                texts.append(part.texts[own] + np.int64(first))
+                times.append(part.times[own].astype(np.float64))
+        return np.concatenate(texts), np.concatenate(times)
 
 
 class Postings:
     """Texts numbered in the order of their arrival; a removed one keeps its number.
 
     Not safe to change from several threads at once; views are safe to read.
+
+    Notes
+    -----
+    Texts are kept in parts, of which small ones are merged as they come, so that adding a text
+    costs O(log) mergers of its words.
 
     Examples
     --------
@@ -111,25 +147,77 @@ class Postings:
 
     def __init__(self) -> None:
         self._stem = Stemmer()
-        self._words: dict[str, int] = {}
-        self._starts: npt.NDArray[np.int64] = np.zeros(1, np.int64)  # by text
-        self._flat: Ints = np.empty(0, np.int32)  # word numbers, ascending within a text
-        self._times: Ints = np.empty(0, np.int32)
+        self._parts: list[Part] = []
+        self._firsts: list[int] = []
         self._lengths: Ints = np.empty(0, np.int32)
         self._alive: npt.NDArray[np.bool_] = np.empty(0, np.bool_)
-        self._counts: Ints = np.empty(0, np.int32)
-        self._merged = 0  # texts in the large part
-        self._large: _Part | None = None
 
     def __len__(self) -> int:
         return self._lengths.size
 
     def add(self, texts: Sequence[str]) -> None:
         """Append texts."""
+        self.adopt(
+            [
+                self.make(texts[start : start + PART_TEXTS])
+                for start in range(0, len(texts), PART_TEXTS)
+            ]
+        )
+
+    def adopt(self, parts: Sequence[Part]) -> None:
+        """Append the texts of parts made before."""
+        if not parts:
+            return
+        for part in parts:
+            self._firsts.append(self._firsts[-1] + len(self._parts[-1]) if self._parts else 0)
+            self._parts.append(part)
+            while len(self._parts) > 1 and self._mergeable(*self._parts[-2:]):
+                last = self._parts.pop()
+                self._firsts.pop()
+                self._parts[-1] = merged(self._parts[-1], last)
+        self._lengths = np.concatenate([self._lengths, *(part.lengths for part in parts)])
+        self._alive = np.concatenate([self._alive, np.ones(sum(map(len, parts)), np.bool_)])
+
+    @staticmethod
+    def _mergeable(before: Part, last: Part) -> bool:
+        return len(before) < 2 * len(last) and len(before) + len(last) <= PART_TEXTS
+
+    def remove(self, numbers: Iterable[int]) -> None:
+        """Take texts out, as if they had never been there; twice is the same as once."""
+        self._alive = self._alive.copy()
+        self._alive[list(numbers)] = False
+
+    def part_of(self, first: int, last: int) -> Part:
+        """Return a part of the texts from number `first` to before `last`, all of them living."""
+        inside = [
+            _cut(part, first - start, last - start)
+            for part, start in zip(self._parts, self._firsts, strict=True)
+            if start < last and first < start + len(part)
+        ]
+        while len(inside) > 1:
+            last_one = inside.pop()
+            inside[-1] = merged(inside[-1], last_one)
+        return inside[0]
+
+    def view(self) -> PostingsView:
+        """Return the present state."""
+        return PostingsView(
+            tuple(self._parts),
+            tuple(self._firsts),
+            self._lengths,
+            self._alive,
+            int(np.count_nonzero(self._alive)),
+            int(self._lengths[self._alive].sum(dtype=np.int64)),
+            self._stem,
+        )
+
+    def make(self, texts: Sequence[str]) -> Part:
+        """Return a part of texts without appending it."""
         bags = [Counter(raw_words(text)) for text in texts]
         raw = list(dict.fromkeys(word for bag in bags for word in bag))
+        known: dict[str, int] = {}
         number = {
-            word: self._words.setdefault(stem, len(self._words))
+            word: known.setdefault(stem, len(known))
             for word, stem in zip(raw, self._stem(raw), strict=True)
         }
         flat: list[int] = []
@@ -140,58 +228,68 @@ class Postings:
             for word, count in bag.items():
                 key = number[word]
                 own[key] = own.get(key, 0) + count
-            keys = sorted(own)
-            flat += keys
-            times += [own[key] for key in keys]
-            sizes.append(len(keys))
+            flat += own
+            times += own.values()
+            sizes.append(len(own))
             lengths.append(sum(own.values()))
-        ends = self._starts[-1] + np.cumsum(np.array(sizes, np.int64))
-        fresh = np.array(flat, np.int32)
-        self._starts = np.concatenate([self._starts, ends])
-        self._flat = np.concatenate([self._flat, fresh])
-        self._times = np.concatenate([self._times, np.array(times, np.int32)])
-        self._lengths = np.concatenate([self._lengths, np.array(lengths, np.int32)])
-        self._alive = np.concatenate([self._alive, np.ones(len(texts), np.bool_)])
-        counts = np.zeros(len(self._words), np.int32)
-        counts[: self._counts.size] = self._counts
-        self._counts = counts + np.bincount(fresh, minlength=counts.size).astype(np.int32)
-
-    def remove(self, numbers: Iterable[int]) -> None:
-        """Take texts out, as if they had never been there; twice is the same as once."""
-        alive, counts = self._alive.copy(), self._counts.copy()
-        for number in numbers:
-            if alive[number]:
-                alive[number] = False
-                counts[self._flat[self._starts[number] : self._starts[number + 1]]] -= 1
-        self._alive, self._counts = alive, counts
-
-    def view(self) -> PostingsView:
-        """Return the present state."""
-        n = self._lengths.size
-        start = self._starts[self._merged]
-        fresh = self._flat.size - int(start)
-        if self._large is None or fresh > max(_FRESH_WORDS, _FRESH_SHARE * self._flat.size):
-            self._large, self._merged = self._part(0, n), n
-        parts = [self._large]
-        if self._merged < n:
-            parts.append(self._part(self._merged, n))
-        return PostingsView(
-            tuple(parts),
-            self._counts,
-            self._lengths,
-            self._alive,
-            int(np.count_nonzero(self._alive)),
-            int(self._lengths[self._alive].sum(dtype=np.int64)),
-            self._words,
-            self._stem,
+        holders = np.repeat(np.arange(len(texts), dtype=np.int32), sizes)
+        return _by_word(
+            list(known),
+            np.array(flat, np.int32),
+            holders,
+            np.array(times, np.int32),
+            np.array(lengths, np.int32),
         )
 
-    def _part(self, first: int, last: int) -> _Part:
-        own = slice(self._starts[first], self._starts[last])
-        words = self._flat[own]
-        order = np.argsort(words, kind="stable")
-        texts = np.repeat(
-            np.arange(first, last, dtype=np.int32), np.diff(self._starts[first : last + 1])
-        )
-        starts = np.searchsorted(words[order], np.arange(len(self._words) + 1))
-        return _Part(starts.astype(np.int64), texts[order], self._times[own][order])
+
+def _by_word(words: list[str], flat: Ints, holders: Ints, times: Ints, lengths: Ints) -> Part:
+    """Sort entries (word, text, times), given by text, by word."""
+    order = np.argsort(flat, kind="stable")
+    starts = np.zeros(len(words) + 1, np.int32)
+    np.cumsum(np.bincount(flat, minlength=len(words)), out=starts[1:])
+    return Part(words, starts, holders[order], times[order], lengths)
+
+
+def merged(a: Part, b: Part) -> Part:
+    """The texts of `a`, then those of `b`."""
+    known = dict(a.number)
+    number = np.array([known.setdefault(word, len(known)) for word in b.words], np.int32)
+    flat = np.concatenate([_words_of_entries(a), number[_words_of_entries(b)]])
+    return _by_word(
+        list(known),
+        flat.astype(np.int32),
+        np.concatenate([a.texts, b.texts + np.int32(len(a))]),
+        np.concatenate([a.times, b.times]),
+        np.concatenate([a.lengths, b.lengths]),
+    )
+
+
+def _words_of_entries(part: Part) -> Ints:
+    return np.repeat(np.arange(len(part.words), dtype=np.int32), np.diff(part.starts))
+
+
+def _cut(part: Part, first: int, last: int) -> Part:
+    """The texts from `first` to before `last` of a part, and only their words."""
+    if first <= 0 and last >= len(part):
+        return part
+    first, last = max(first, 0), min(last, len(part))
+    keep = (part.texts >= first) & (part.texts < last)
+    own = _words_of_entries(part)[keep]
+    used, flat = np.unique(own, return_inverse=True)
+    return _by_word(
+        [part.words[word] for word in used],
+        flat.astype(np.int32),
+        part.texts[keep] - np.int32(first),
+        part.times[keep],
+        part.lengths[first:last],
+    )
+
+
+def in_order(part: Part) -> Part:
+    """The same with its words sorted: parts of the same texts are then equal."""
+    order = sorted(range(len(part.words)), key=part.words.__getitem__)
+    rank = np.empty(len(order), np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    words = [part.words[word] for word in order]
+    flat = rank[_words_of_entries(part)]
+    return _by_word(words, flat, part.texts, part.times, part.lengths)

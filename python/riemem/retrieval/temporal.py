@@ -11,8 +11,8 @@ from datetime import date
 
 import numpy as np
 
-from riemem.retrieval.corpus import CorpusView, Floats, Ids, Turn
-from riemem.retrieval.dates import Span, asks_for_time, find_dates, mentions_time
+from riemem.retrieval.corpus import CorpusView, Floats
+from riemem.retrieval.dates import Span, asks_for_time, find_dates
 
 __all__ = ["Temporal", "temporal_scores", "time_word_scores"]
 
@@ -67,10 +67,11 @@ def temporal_scores(query: str, view: CorpusView, at: date | None = None) -> Tem
     for span in spans:
         own = np.maximum(0, np.maximum(span.first - days, days - span.last))
         distance = np.minimum(distance, own)
-    rows, first, last = view.cached("dates", lambda: _all_spoken_of(view))
+    spoken = view.spoken()
+    first, last = spoken.first.astype(np.int64), spoken.last.astype(np.int64)
     for span in spans:
         own = np.maximum(0, np.maximum(span.first - last, first - span.last))
-        np.minimum.at(distance, rows, own)
+        np.minimum.at(distance, spoken.rows, own)
     scores = np.exp(-np.square(distance.astype(np.float64)) / (2.0 * _SPREAD_DAYS**2))
     return Temporal(scores, notes, tuple(spans))
 
@@ -79,29 +80,9 @@ def time_word_scores(query: str, view: CorpusView) -> Floats:
     """1 for memories with a word of time where the question asks when, else 0; shape (n,)."""
     if not asks_for_time(query):
         return np.zeros(len(view))
-    return view.cached(
-        "time words", lambda: np.array(view.column("time words", _has_time_word), np.float64)
-    )
+    return view.spoken().mentions.astype(np.float64)
 
 
 def _years(view: CorpusView) -> tuple[int, int]:
     living = view.days[view.alive]
     return date.fromordinal(int(living.min())).year, date.fromordinal(int(living.max())).year
-
-
-def _all_spoken_of(view: CorpusView) -> tuple[Ids, Ids, Ids]:
-    """Row, first day and last day of everything that is spoken of."""
-    found = view.column("dates", _spoken_of)
-    flat = [(row, *span) for row, spans in enumerate(found) for span in spans]
-    rows, first, last = np.array(flat, np.int64).reshape(-1, 3).T
-    return rows, first, last
-
-
-def _spoken_of(turn: Turn) -> list[Span]:
-    # A span of a year or more says little about when; the day it was said says more.
-    spans, _ = find_dates(turn.text, turn.said)
-    return [span for span in spans if span.last - span.first < 100]
-
-
-def _has_time_word(turn: Turn) -> bool:
-    return mentions_time(turn.text)

@@ -15,6 +15,7 @@ from riemem.store.schema import (
     APPLICATION_ID,
     ATOMS,
     SCHEMA_V1,
+    SEGMENTS,
     SENSITIVITIES,
     WORDS_BY_WRITER,
 )
@@ -38,6 +39,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(2, "words are indexed by the writer", WORDS_BY_WRITER),
     Migration(3, "memories have atoms", ATOMS),
     Migration(4, "sensitivities are kept", SENSITIVITIES),
+    Migration(5, "words and the metric are kept in segments", SEGMENTS),
 )
 
 SCHEMA_VERSION = MIGRATIONS[-1].version

@@ -8,6 +8,7 @@ __all__ = [
     "MIN_SQLITE",
     "PAGE_SIZE",
     "SCHEMA_V1",
+    "SEGMENTS",
     "SENSITIVITIES",
     "WORDS_BY_WRITER",
 ]
@@ -142,5 +143,40 @@ SENSITIVITIES = (
     ) STRICT, WITHOUT ROWID""",
     """CREATE TRIGGER sensitivities_stale AFTER UPDATE OF speaker, text ON memories BEGIN
         DELETE FROM sensitivities WHERE memory_id = old.id;
+    END""",
+)
+
+# What follows from many memories together and is slow to make (riemem.store.segments): a row
+# stands for all memories of a profile with ids from `first` to `last`, and goes as soon as one of
+# them changes or is forgotten, in that transaction. Rows of the kind "metric" follow the vectors.
+SEGMENTS = (
+    """CREATE TABLE segments (
+        profile TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        first INTEGER NOT NULL,
+        last INTEGER NOT NULL,
+        count INTEGER NOT NULL,
+        maker TEXT NOT NULL,
+        checksum INTEGER NOT NULL,
+        data BLOB NOT NULL
+    ) STRICT""",
+    "CREATE UNIQUE INDEX segments_range ON segments (profile, first, last, kind)",
+    """CREATE TRIGGER segments_forgotten AFTER DELETE ON memories BEGIN
+        DELETE FROM segments
+            WHERE profile = old.profile AND first <= old.id AND last >= old.id;
+    END""",
+    """CREATE TRIGGER segments_stale
+        AFTER UPDATE OF id, profile, session, speaker, text, metadata, observed_at ON memories
+    BEGIN
+        DELETE FROM segments WHERE profile IN (old.profile, new.profile)
+            AND first <= max(old.id, new.id) AND last >= min(old.id, new.id);
+    END""",
+    """CREATE TRIGGER segments_vector_gone AFTER DELETE ON vectors BEGIN
+        DELETE FROM segments
+            WHERE kind = 'metric' AND first <= old.memory_id AND last >= old.memory_id;
+    END""",
+    """CREATE TRIGGER segments_vector_stale AFTER UPDATE ON vectors BEGIN
+        DELETE FROM segments
+            WHERE kind = 'metric' AND first <= old.memory_id AND last >= old.memory_id;
     END""",
 )

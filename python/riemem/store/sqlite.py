@@ -216,8 +216,13 @@ class Store:
                 connection.close()
 
     @contextmanager
-    def writing(self) -> Iterator[Transaction]:
+    def writing(self, *, advance: bool = True) -> Iterator[Transaction]:
         """A write transaction, committed at the end or undone by an exception.
+
+        Parameters
+        ----------
+        advance : bool
+            False for what no reader needs to hear of: the number stays that of the last write.
 
         Raises
         ------
@@ -235,11 +240,10 @@ class Store:
                 # A newer riemem may have changed the tables since this store was opened.
                 version = connection.execute("PRAGMA user_version").fetchone()[0]
                 refuse_newer(int(version), self.path)
-                revision = int(
-                    connection.execute(
-                        "UPDATE meta SET value = value + 1 WHERE key = 'revision' RETURNING value"
-                    ).fetchone()[0]
-                )
+                sql = "SELECT value FROM meta WHERE key = 'revision'"
+                if advance:
+                    sql = "UPDATE meta SET value = value + 1 WHERE key = 'revision' RETURNING value"
+                revision = int(connection.execute(sql).fetchone()[0])
                 yield Transaction(connection, revision)
                 connection.execute("COMMIT")
             except BaseException:
