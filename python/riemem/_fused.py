@@ -7,7 +7,7 @@ on the rows alone is prepared once by whoever searches them again.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -104,6 +104,14 @@ class Options:
     norm: str
 
 
+class Constants(NamedTuple):
+    """What depends on each row alone."""
+
+    inv_norms: F64
+    scale: F64 | None
+    bias: F64 | None
+
+
 @dataclass(frozen=True)
 class Points:
     """Rows with the constants that depend on them alone (see :func:`prepare_points`)."""
@@ -113,6 +121,11 @@ class Points:
     scale: F64 | None
     bias: F64 | None
     kernel: Any  # the same, as the kernel holds it; None when there are no rows
+
+    @property
+    def constants(self) -> Constants:
+        """The three of them."""
+        return Constants(self.inv_norms, self.scale, self.bias)
 
     @property
     def constants_nbytes(self) -> int:
@@ -159,8 +172,11 @@ def prepare_points(
     *,
     isa: str = "auto",
     scan: str = "float32",
+    known: Constants | None = None,
 ) -> Points:
     """Compute the per-row constants, O(N d) and O(N d^2) where the form needs lengths.
+
+    `known` are those that were computed before, of the same rows, metric and options.
 
     Raises
     ------
@@ -172,6 +188,8 @@ def prepare_points(
     n = rows.count
     if n == 0:
         return Points(0, np.zeros(0), None, None, None)
+    if known is not None:
+        return Points(n, *known, rows.kernel(*known, scan))
     plain = why_cosine(metric) is not None or options.cosine_weight == 1.0
     state = None
     if metric is not None and not plain and options.form != "inner":

@@ -25,6 +25,7 @@ from riemem._arrays import (
     to_numpy,
 )
 from riemem._fused import (
+    Constants,
     Points,
     Queries,
     TopK,
@@ -39,6 +40,7 @@ from riemem._fused import (
     why_cosine,
     zero_rows,
 )
+from riemem._gaussian import Moments
 from riemem._rows import STORAGES, fastest_scan, make_rows
 from riemem.errors import ArgumentError, MemoryNotFoundError, ShapeError, ZeroVectorError
 from riemem.index_file import State, read, write
@@ -60,6 +62,27 @@ class _Snapshot:
     ids: I64
     metric: FisherMetric
     ordered: bool  # ids grow with the row
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """What an index made of its rows: to be adopted by one with the same rows and options.
+
+    Attributes
+    ----------
+    rows : int
+        Of how many first rows the sums are: always so many whole steps of learning, so that going
+        on from there gives the bits of learning all rows.
+    moments : Moments
+    count : int
+        Of how many rows the constants are.
+    constants : Constants
+    """
+
+    rows: int
+    moments: Moments
+    count: int
+    constants: Constants
 
 
 @dataclass(frozen=True)
@@ -177,6 +200,8 @@ class RiemannianIndex:
         self._next_id = 0
         self._learnt = 0  # rows [0, learnt) are in the metric, the rest is waiting
         self._exact_rows = 0  # rows evaluated in float64 by all searches so far
+        self._steps: tuple[int, Moments] | None = None  # rows and sums after whole steps from 0
+        self._adopted: tuple[int, Constants] | None = None  # constants of so many rows
         self._removals = 0  # rows taken out of the metric since it was last built afresh
         self._version = 0
         self._lock = threading.Lock()  # the state above
@@ -317,6 +342,7 @@ class RiemannianIndex:
             keep = np.ones(self._n, bool)
             keep[gone] = False
             kept = self._rows.kept(self._n, keep)  # snapshots keep the old store
+            self._steps = self._adopted = None
             learnt = gone[gone < self._learnt]
             for start in range(0, learnt.size, _ROWS):
                 part = self._rows.take(self._n, learnt[start : start + _ROWS])
@@ -519,7 +545,10 @@ class RiemannianIndex:
                 self._learn()
                 version, metric = self._version, self._metric.copy()
                 rows, ids = self._rows.view(self._n), self._ids[: self._n]
-            points = prepare_points(rows, metric, self._options, scan=fastest_scan(rows.count))
+                adopted, self._adopted = self._adopted, None
+            known = None if adopted is None or adopted[0] != rows.count else adopted[1]
+            scan = fastest_scan(rows.count)
+            points = prepare_points(rows, metric, self._options, scan=scan, known=known)
             ordered = bool((np.diff(ids) > 0).all())
             snapshot = _Snapshot(version, points, ids, metric, ordered)
             self._snapshot = snapshot
@@ -533,7 +562,34 @@ class RiemannianIndex:
         for start in range(self._learnt, self._n, _ROWS):
             end = min(start + _ROWS, self._n)
             self._metric.update(self._rows.view(self._n).get(start, end))
+            if end - start == _ROWS and start == (self._steps[0] if self._steps else 0):
+                self._steps = end, self._metric._moments.share()
         self._learnt = self._n
+
+    def _state(self) -> Learnt | None:
+        """What :meth:`_adopt` takes, or None if an index built afresh would differ in a last bit.
+
+        That is so after a removal, and while there are fewer rows than one step.
+        """
+        snapshot = self._current()
+        with self._lock:
+            if self._steps is None or snapshot.version != self._version:
+                return None
+            rows, moments = self._steps
+        return Learnt(rows, moments, snapshot.ids.size, snapshot.points.constants)
+
+    def _adopt(self, learnt: Learnt) -> None:
+        """Take over what was learnt from the first of these rows, and from all if they are all.
+
+        Only for an index that has learnt nothing yet; the rows must be the ones it was made of.
+        """
+        with self._lock:
+            if self._learnt or self._removals or learnt.rows > self._n:
+                return
+            self._metric._moments = learnt.moments.share()
+            self._metric._changed()
+            self._steps, self._learnt = (learnt.rows, learnt.moments), learnt.rows
+            self._adopted = learnt.count, learnt.constants
 
     @property
     def dim(self) -> int:

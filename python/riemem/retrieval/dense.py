@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,12 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from riemem.index import RiemannianIndex
+from riemem.index import Learnt, RiemannianIndex
 from riemem.presets import Preset, presets
 from riemem.retrieval.channel import ChannelHits, Ids
 from riemem.retrieval.embedding import MAX_CHUNKS, TurnEmbedder, unit
-from riemem.store import Store
-from riemem.store.reads import Changes, changes
+from riemem.retrieval.learnt import learnt_segment, read_learnt
+from riemem.store import Identity, Store
+from riemem.store.reads import Changes, Vectors, changes, every_vector
+from riemem.store.segments import worth_keeping, write_segments
 
 __all__ = ["DenseChannel"]
 
@@ -76,12 +79,13 @@ class DenseChannel:
         self._lock = threading.Lock()
         self._index: RiemannianIndex | None = None
         self._revision = -1
-        self._vectors_of: dict[int, tuple[int, ...]] = {}  # memory -> ids of its stored vectors
+        self._owners: _Owners = _Owners()
+        self._kept = -1  # vectors whose lengths are in the store
         self._raw: tuple[Ids, Rows] | None = None  # what a small index is built from
 
     def __len__(self) -> int:
         """Memories in the index as of the last search."""
-        return len(self._vectors_of)
+        return len(self._owners.vectors_of())
 
     def search(
         self, query: str, k: int, allowed: Ids | None = None, *, explain: bool = False
@@ -182,7 +186,7 @@ class DenseChannel:
     ) -> tuple[list[tuple[int, float]], str]:
         """The k best distinct memories: more rows are asked for while chunks take up places."""
         rows = len(index)
-        several = rows > len(self._vectors_of)
+        several = rows > len(self._owners.vectors_of())
         asked = min(rows, 2 * k + 16 if several else k)
         while True:
             top = index.search(vector, k=asked, filter=keys)
@@ -204,24 +208,88 @@ class DenseChannel:
         with self._lock:
             if self._index is not None and self._index.dim != identity.dim:
                 self._index, self._revision = None, -1  # embedded again, with another dimension
+            if self._index is None and self._load(identity):
+                assert self._index is not None
+                return self._index
             news = changes(self._store, self._profile, self._revision, identity)
             if self._index is None:
-                self._index, self._vectors_of = self._empty(identity.dim), {}
+                self._index, self._owners = self._empty(identity.dim), _Owners()
                 self._raw = (news.memory_ids[:0], news.vectors[:0])
             self._apply(news)
             self._revision = news.revision
             return self._index
 
+    def _load(self, identity: Identity) -> bool:
+        """Read everything as it lies in the file; False where :func:`changes` has to be asked.
+
+        That is so for few memories, and where an update has moved vectors out of their order.
+        """
+        index = self._empty(identity.dim)
+        learnt: list[tuple[int, Learnt]] = []
+        owners = _Owners()
+        last = -1
+        enough = False
+
+        def begin(connection: sqlite3.Connection, memories: int) -> None:
+            nonlocal enough
+            enough = memories > _REBUILT_ROWS
+            if enough:
+                index.reserve(memories)
+                learnt.extend(read_learnt(connection, self._profile, self._made_with()))
+
+        def take(part: Vectors) -> bool:
+            nonlocal last
+            keys = part.memory_ids * MAX_CHUNKS + part.chunks
+            if not enough or keys[0] <= last or not (np.diff(keys) > 0).all():
+                return False
+            last = int(keys[-1])
+            index.add(part.rows, ids=keys)
+            owners.wait(part.memory_ids, part.ids)
+            return True
+
+        revision = every_vector(self._store, self._profile, identity, begin, take)
+        if revision is None or not enough or len(index) <= _REBUILT_ROWS:
+            return False
+        self._kept = -1
+        for key, one in learnt:
+            if one.rows <= len(index) and index.ids[one.count - 1 : one.count].tolist() == [key]:
+                index._adopt(one)
+                self._kept = one.count
+        self._index, self._owners, self._raw, self._revision = index, owners, None, revision
+        return True
+
+    def keep(self) -> None:
+        """Write what was learnt from many vectors into the store, for whoever opens it next."""
+        if not worth_keeping(self._store):  # in a forked process the lock may be held for ever
+            return
+        with self._lock:
+            index = self._index
+            if index is None or self._kept == len(index) or len(index) <= _REBUILT_ROWS:
+                return
+            learnt = index._state()
+            if learnt is None:
+                return
+            ids = index.ids
+            segment = learnt_segment(learnt, ids, ids // MAX_CHUNKS, self._made_with())
+            if write_segments(self._store, self._profile, "metric", [segment], self._revision):
+                self._kept = len(index)
+
+    def _made_with(self) -> str:
+        preset = self.preset
+        return f"{preset.covariance} {preset.ridge!r} {preset.form} {preset.cosine_weight!r}"
+
     def _apply(self, news: Changes) -> None:
         assert self._index is not None
-        fresh = _by_memory(news)
+        fresh = _by_memory(news.memory_ids, news.vector_ids)
+        if not news.touched and not news.forgotten:
+            return
+        known = self._owners.vectors_of()
         stale = {
             memory_id
             for memory_id in {*news.touched, *news.forgotten}
-            if memory_id in self._vectors_of
-            and self._vectors_of[memory_id] != fresh.get(memory_id, ())
+            if memory_id in known and known[memory_id] != fresh.get(memory_id, ())
         }
-        added = {m for m in fresh if m in stale or m not in self._vectors_of}
+        added = {m for m in fresh if m in stale or m not in known}
         if not stale and not added:
             return
         take = np.isin(news.memory_ids, _array(added))
@@ -245,8 +313,8 @@ class DenseChannel:
                 self._index.remove(old[gone])
             self._index.add(rows, ids=keys)
         for memory_id in stale:
-            del self._vectors_of[memory_id]
-        self._vectors_of.update({memory_id: fresh[memory_id] for memory_id in added})
+            del known[memory_id]
+        known.update({memory_id: fresh[memory_id] for memory_id in added})
 
     def _empty(self, dim: int) -> RiemannianIndex:
         preset = self.preset
@@ -262,15 +330,33 @@ class DenseChannel:
         )
 
 
+class _Owners:
+    """Which memory has which stored vectors; put together when it is first needed."""
+
+    def __init__(self) -> None:
+        self._vectors_of: dict[int, tuple[int, ...]] = {}
+        self._waiting: list[tuple[Ids, Ids]] = []
+
+    def wait(self, memory_ids: Ids, vector_ids: Ids) -> None:
+        """Add vectors, by memory and chunk."""
+        self._waiting.append((memory_ids, vector_ids))
+
+    def vectors_of(self) -> dict[int, tuple[int, ...]]:
+        """Ids of the stored vectors of each memory."""
+        if self._waiting:
+            memory_ids, vector_ids = map(np.concatenate, zip(*self._waiting, strict=True))
+            self._vectors_of.update(_by_memory(memory_ids, vector_ids))
+            self._waiting = []
+        return self._vectors_of
+
+
 def _array(ids: set[int]) -> Ids:
     return np.fromiter(ids, np.int64, len(ids))
 
 
-def _by_memory(news: Changes) -> dict[int, tuple[int, ...]]:
+def _by_memory(memory_ids: Ids, vector_ids: Ids) -> dict[int, tuple[int, ...]]:
     found: dict[int, list[int]] = {}
-    for memory_id, vector_id in zip(
-        news.memory_ids.tolist(), news.vector_ids.tolist(), strict=True
-    ):
+    for memory_id, vector_id in zip(memory_ids.tolist(), vector_ids.tolist(), strict=True):
         found.setdefault(memory_id, []).append(vector_id)
     return {memory_id: tuple(ids) for memory_id, ids in found.items()}
 

@@ -225,6 +225,7 @@ class HybridChannel:
     def keep(self) -> None:
         """Write what is slow to make into the store, for whoever opens it next."""
         self._corpus.keep()
+        self.dense.keep()
 
     @staticmethod
     def join(query: str, ranking: Ranking, gathered: Gathered) -> Fused:

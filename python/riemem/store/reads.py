@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,17 @@ from riemem.store.sqlite import Identity, Store, get_meta, read_identity, requir
 from riemem.store.times import format_instant
 from riemem.store.vectors import decode
 
-__all__ = ["ORDERS", "Changes", "changes", "find_ids", "find_one", "find_records", "revision_of"]
+__all__ = [
+    "ORDERS",
+    "Changes",
+    "Vectors",
+    "changes",
+    "every_vector",
+    "find_ids",
+    "find_one",
+    "find_records",
+    "revision_of",
+]
 __all__ += ["statistics", "stored_vectors"]
 
 _COLUMNS = "id, text, speaker, session, profile, observed_at, created_at, updated_at, metadata, key"
@@ -32,6 +42,19 @@ ORDERS = {
     "id": "id",
     "-id": "id DESC",
 }
+
+
+#: Vectors read together: a few hundred kilobytes.
+_PART = 512
+
+
+class Vectors(NamedTuple):
+    """Some vectors of a profile, one entry each."""
+
+    memory_ids: npt.NDArray[np.int64]
+    chunks: npt.NDArray[np.int64]
+    ids: npt.NDArray[np.int64]
+    rows: npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -156,6 +179,62 @@ def changes(store: Store, profile: str, since: int, identity: Identity) -> Chang
     return Changes(
         revision, stored, tuple(forgotten), tuple(touched), *_in_order(rows, identity.dim)
     )
+
+
+def every_vector(
+    store: Store,
+    profile: str,
+    identity: Identity,
+    begin: Callable[[sqlite3.Connection, int], None],
+    take: Callable[[Vectors], bool],
+) -> int | None:
+    """Hand over all vectors of a profile in parts, as they lie in the file; return the revision.
+
+    Parameters
+    ----------
+    begin : callable
+        Called first, with the connection and the number of memories.
+    take : callable
+        Takes a part; if it returns False, nothing more is read and the answer is None.
+
+    Raises
+    ------
+    EmbedderMismatchError
+        The store's vectors are not of `identity`.
+
+    Notes
+    -----
+    A part fits the processor's cache, so that what is done with it costs no second reading.
+    """
+    with store.reading() as connection:
+        require_identity(connection, identity, store.path)
+        revision = int(get_meta(connection, "revision") or 0)
+        (count,) = connection.execute(
+            "SELECT count(*) FROM memories WHERE profile = ?", (profile,)
+        ).fetchone()
+        begin(connection, count)
+        others = connection.execute(
+            "SELECT 1 FROM memories WHERE profile < ?1 UNION ALL "
+            "SELECT 1 FROM memories WHERE profile > ?1 LIMIT 1",
+            (profile,),
+        ).fetchone()
+        joined = "" if others is None else "JOIN memories ON memories.id = memory_id "
+        cursor = connection.execute(
+            f"SELECT memory_id, chunk, vectors.id, vector FROM vectors {joined}"
+            f"WHERE {'?1 = ?1' if others is None else 'profile = ?1'} ORDER BY vectors.id",
+            (profile,),
+        )
+        while rows := cursor.fetchmany(_PART):
+            memories, chunks, ids, blobs = zip(*rows, strict=True)
+            part = Vectors(
+                np.array(memories, np.int64),
+                np.array(chunks, np.int64),
+                np.array(ids, np.int64),
+                decode(blobs, identity.dim, ids),
+            )
+            if not take(part):
+                return None
+    return revision
 
 
 def _in_order(

@@ -244,6 +244,8 @@ def replace_vectors(
             [(transaction.revision, memory_id) for memory_id in blobs],
         )
         write_identity(connection, identity)
+        # The triggers see what is deleted; a vector that was missing deletes nothing.
+        connection.execute("DELETE FROM segments WHERE kind = 'metric'")
         atoms.leave(connection, list(blobs))
         placed = atoms.place_missing(store, transaction)
     atoms.remember(store, transaction, placed)
