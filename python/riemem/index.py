@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import zlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,12 +78,16 @@ class Learnt:
     count : int
         Of how many rows the constants are.
     constants : Constants
+    whitening : int
+        Checksum of the metric's whitening, of which the constants are made: another library of
+        linear algebra has other last bits.
     """
 
     rows: int
     moments: Moments
     count: int
     constants: Constants
+    whitening: int
 
 
 @dataclass(frozen=True)
@@ -201,7 +206,7 @@ class RiemannianIndex:
         self._learnt = 0  # rows [0, learnt) are in the metric, the rest is waiting
         self._exact_rows = 0  # rows evaluated in float64 by all searches so far
         self._steps: tuple[int, Moments] | None = None  # rows and sums after whole steps from 0
-        self._adopted: tuple[int, Constants] | None = None  # constants of so many rows
+        self._adopted: Learnt | None = None
         self._removals = 0  # rows taken out of the metric since it was last built afresh
         self._version = 0
         self._lock = threading.Lock()  # the state above
@@ -546,7 +551,9 @@ class RiemannianIndex:
                 version, metric = self._version, self._metric.copy()
                 rows, ids = self._rows.view(self._n), self._ids[: self._n]
                 adopted, self._adopted = self._adopted, None
-            known = None if adopted is None or adopted[0] != rows.count else adopted[1]
+            known = None
+            if adopted is not None and adopted.count == rows.count:
+                known = adopted.constants if adopted.whitening == _print_of(metric) else None
             scan = fastest_scan(rows.count)
             points = prepare_points(rows, metric, self._options, scan=scan, known=known)
             ordered = bool((np.diff(ids) > 0).all())
@@ -576,7 +583,8 @@ class RiemannianIndex:
             if self._steps is None or snapshot.version != self._version:
                 return None
             rows, moments = self._steps
-        return Learnt(rows, moments, snapshot.ids.size, snapshot.points.constants)
+        points, whitening = snapshot.points, _print_of(snapshot.metric)
+        return Learnt(rows, moments, snapshot.ids.size, points.constants, whitening)
 
     def _adopt(self, learnt: Learnt) -> None:
         """Take over what was learnt from the first of these rows, and from all if they are all.
@@ -589,7 +597,7 @@ class RiemannianIndex:
             self._metric._moments = learnt.moments.share()
             self._metric._changed()
             self._steps, self._learnt = (learnt.rows, learnt.moments), learnt.rows
-            self._adopted = learnt.count, learnt.constants
+            self._adopted = learnt
 
     @property
     def dim(self) -> int:
@@ -661,6 +669,10 @@ class RiemannianIndex:
             "unbounded_rows": points.kernel.unbounded_rows if points.kernel is not None else 0,
             "nbytes": self.nbytes,
         }
+
+
+def _print_of(metric: FisherMetric) -> int:
+    return zlib.crc32(np.ascontiguousarray(metric.whitening()))
 
 
 def _as_filter(value: object, ids: I64, queries: int) -> Bool | None:

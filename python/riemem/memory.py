@@ -19,11 +19,10 @@ from riemem.retrieval.fusion import Ranking, as_ranking
 from riemem.retrieval.hits import Hit, SearchResult, check_query, make_result
 from riemem.retrieval.hybrid import HybridChannel, unavailable
 from riemem.retrieval.importing import ForeignImport, Imported, foreign_receipt, import_parcel
-from riemem.retrieval.reembed import embed_again, repair_store
+from riemem.retrieval.reembed import check_all, embed_again, repair_store
 from riemem.retrieval.refine import Refinement, refined
 from riemem.store import CheckReport, Forgotten, Record, Store, atoms, reads, writes
 from riemem.store.atoms import MemoryAtom
-from riemem.store.check import check_store
 from riemem.store.exchange import Exported
 from riemem.store.filters import Scope, check_id, check_ids, scope
 from riemem.store.records import Draft, check_integer, check_name, draft
@@ -622,7 +621,7 @@ class Memory:
         StoreReadOnlyError
             `repair` of a store opened read-only.
         """
-        return repair_store(self._store, self._embedder) if repair else check_store(self._store)
+        return repair_store(self._store, self._embedder) if repair else check_all(self._store)
 
     def compact(self) -> bool:
         """Rewrite the file without free space; False if others were reading and the log remains."""

@@ -283,6 +283,8 @@ class Corpus:
             self._alive = self._alive.copy()
             self._alive[gone] = False
             self._postings.remove(gone)
+            for kind, kept in self._kept.items():  # gone from the store, too
+                self._kept[kind] = apart(kept, [(row, row + 1) for row in gone])
             for row in gone:
                 self._derived.erase(row)
         self._append_rows(rows)

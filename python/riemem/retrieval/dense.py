@@ -213,50 +213,27 @@ class DenseChannel:
                 return self._index
             news = changes(self._store, self._profile, self._revision, identity)
             if self._index is None:
-                self._index, self._owners = self._empty(identity.dim), _Owners()
+                self._index, self._owners = empty_index(self.preset, identity.dim), _Owners()
                 self._raw = (news.memory_ids[:0], news.vectors[:0])
             self._apply(news)
             self._revision = news.revision
             return self._index
 
     def _load(self, identity: Identity) -> bool:
-        """Read everything as it lies in the file; False where :func:`changes` has to be asked.
-
-        That is so for few memories, and where an update has moved vectors out of their order.
-        """
-        index = self._empty(identity.dim)
-        learnt: list[tuple[int, Learnt]] = []
-        owners = _Owners()
-        last = -1
-        enough = False
-
-        def begin(connection: sqlite3.Connection, memories: int) -> None:
-            nonlocal enough
-            enough = memories > _REBUILT_ROWS
-            if enough:
-                index.reserve(memories)
-                learnt.extend(read_learnt(connection, self._profile, self._made_with()))
-
-        def take(part: Vectors) -> bool:
-            nonlocal last
-            keys = part.memory_ids * MAX_CHUNKS + part.chunks
-            if not enough or keys[0] <= last or not (np.diff(keys) > 0).all():
+        """Read the vectors of many memories in parts; False where there are few."""
+        for order in ("vectors.id", "memory_id, chunk"):
+            loading = _Loading(empty_index(self.preset, identity.dim), self._profile, self.preset)
+            revision = every_vector(
+                self._store, self._profile, identity, loading.begin, loading.take, order=order
+            )
+            if not loading.many:
                 return False
-            last = int(keys[-1])
-            index.add(part.rows, ids=keys)
-            owners.wait(part.memory_ids, part.ids)
-            return True
-
-        revision = every_vector(self._store, self._profile, identity, begin, take)
-        if revision is None or not enough or len(index) <= _REBUILT_ROWS:
-            return False
-        self._kept = -1
-        for key, one in learnt:
-            if one.rows <= len(index) and index.ids[one.count - 1 : one.count].tolist() == [key]:
-                index._adopt(one)
-                self._kept = one.count
-        self._index, self._owners, self._raw, self._revision = index, owners, None, revision
-        return True
+            if revision is not None:
+                self._kept = loading.adopt()
+                self._index, self._owners, self._raw = loading.index, loading.owners, None
+                self._revision = revision
+                return True
+        return False
 
     def keep(self) -> None:
         """Write what was learnt from many vectors into the store, for whoever opens it next."""
@@ -270,13 +247,9 @@ class DenseChannel:
             if learnt is None:
                 return
             ids = index.ids
-            segment = learnt_segment(learnt, ids, ids // MAX_CHUNKS, self._made_with())
+            segment = learnt_segment(learnt, ids, ids // MAX_CHUNKS, made_with(self.preset))
             if write_segments(self._store, self._profile, "metric", [segment], self._revision):
                 self._kept = len(index)
-
-    def _made_with(self) -> str:
-        preset = self.preset
-        return f"{preset.covariance} {preset.ridge!r} {preset.form} {preset.cosine_weight!r}"
 
     def _apply(self, news: Changes) -> None:
         assert self._index is not None
@@ -304,7 +277,7 @@ class DenseChannel:
             all_rows = np.concatenate([self._raw[1][keep], rows])
             order = np.argsort(all_keys, kind="stable")
             self._raw = (all_keys[order], all_rows[order])
-            index = self._empty(self._index.dim)
+            index = empty_index(self.preset, self._index.dim)
             index.add(self._raw[1], ids=self._raw[0])
             self._index = index  # searches in other threads end on the one they began with
         else:
@@ -316,18 +289,67 @@ class DenseChannel:
             del known[memory_id]
         known.update({memory_id: fresh[memory_id] for memory_id in added})
 
-    def _empty(self, dim: int) -> RiemannianIndex:
-        preset = self.preset
-        return RiemannianIndex(
-            dim,
-            covariance=preset.covariance,
-            ridge=preset.ridge,
-            energy=preset.energy,
-            cosine_weight=preset.cosine_weight,
-            form=preset.form,
-            norm=preset.norm,
-            storage="float32+int8",  # a scan of the small copy, certified by the exact rows
-        )
+
+def made_with(preset: Preset) -> str:
+    """The options that what is learnt depends on."""
+    return f"{preset.covariance} {preset.ridge!r} {preset.form} {preset.cosine_weight!r}"
+
+
+def empty_index(preset: Preset, dim: int) -> RiemannianIndex:
+    """An index for the vectors of a store."""
+    return RiemannianIndex(
+        dim,
+        covariance=preset.covariance,
+        ridge=preset.ridge,
+        energy=preset.energy,
+        cosine_weight=preset.cosine_weight,
+        form=preset.form,
+        norm=preset.norm,
+        storage="float32+int8",  # a scan of the small copy, certified by the exact rows
+    )
+
+
+class _Loading:
+    """An index in the making, from the vectors of many memories in the order of their ids."""
+
+    def __init__(self, index: RiemannianIndex, profile: str, preset: Preset) -> None:
+        self.index = index
+        self.owners = _Owners()
+        self.many = False
+        self._profile, self._made_with = profile, made_with(preset)
+        self._learnt: list[tuple[int, Learnt]] = []
+        self._last = -1
+
+    def begin(self, connection: sqlite3.Connection, memories: int) -> None:
+        """Make room, and read what an earlier index learnt."""
+        self.many = memories > _REBUILT_ROWS
+        if self.many:
+            self.index.reserve(memories)
+            self._learnt = read_learnt(connection, self._profile, self._made_with)
+
+    def take(self, part: Vectors) -> bool:
+        """Add vectors; False when there are few, or they do not come in order."""
+        keys = part.memory_ids * MAX_CHUNKS + part.chunks
+        if not self.many or keys[0] <= self._last or not (np.diff(keys) > 0).all():
+            return False
+        self._last = int(keys[-1])
+        self.index.add(part.rows, ids=keys)
+        self.owners.wait(part.memory_ids, part.ids)
+        return True
+
+    def adopt(self) -> int:
+        """Take over what was learnt of these rows; return of how many, -1 for none."""
+        for key, learnt in self._learnt:
+            if follows(self.index, key, learnt):
+                self.index._adopt(learnt)
+                return learnt.count
+        return -1
+
+
+def follows(index: RiemannianIndex, key: int, learnt: Learnt) -> bool:
+    """Whether something was learnt of the first rows of an index, to the row with that key."""
+    ids = index.ids
+    return learnt.rows <= ids.size and ids[learnt.count - 1 : learnt.count].tolist() == [key]
 
 
 class _Owners:

@@ -31,7 +31,9 @@ def learnt_segment(learnt: Learnt, keys: Ids, owners: Ids, made_with: str) -> Se
     moments, constants = learnt.moments, learnt.constants
     lower = np.tril_indices(moments.shift.size)
     arrays = {
-        "numbers": np.array([learnt.rows, learnt.count, moments.n, keys[-1]], np.int64),
+        "numbers": np.array(
+            [learnt.rows, learnt.count, moments.n, keys[-1], learnt.whitening], np.int64
+        ),
         "shift": moments.shift,
         "total": moments.total,
         "scatter": moments.scatter[lower],
@@ -50,11 +52,11 @@ def read_learnt(
         arrays, names = unpack(segment.data)
         if names["made_with"] != [made_with]:
             continue
-        rows, count, n, key = arrays["numbers"].tolist()
+        rows, count, n, key, whitening = arrays["numbers"].tolist()
         dim = arrays["shift"].size
         scatter = np.zeros((dim, dim))
         scatter[np.tril_indices(dim)] = arrays["scatter"]
         moments = Moments(n, arrays["shift"].copy(), arrays["total"].copy(), scatter)
         constants = Constants(arrays["inv_norms"], arrays.get("scale"), arrays.get("bias"))
-        found.append((key, Learnt(rows, moments, count, constants)))
+        found.append((key, Learnt(rows, moments, count, constants, whitening)))
     return found

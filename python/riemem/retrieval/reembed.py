@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 from riemem.errors import StoreLockedError
 from riemem.retrieval.embedding import Progress, TurnEmbedder
+from riemem.retrieval.upkeep import check_contents
 from riemem.store import CheckReport, Store
 from riemem.store.check import check_store, rebuild_derived
 from riemem.store.reads import everything
 from riemem.store.sqlite import require_identity
 from riemem.store.writes import replace_vectors
 
-__all__ = ["embed_again", "repair_store"]
+__all__ = ["check_all", "embed_again", "repair_store"]
 
 _ATTEMPTS = 20
 
@@ -63,16 +64,23 @@ def embed_again(
     raise StoreLockedError(f"{store.path}: others wrote during each of {_ATTEMPTS} attempts")
 
 
+def check_all(store: Store) -> CheckReport:
+    """Compare everything in the store with everything else, what channels keep in it included."""
+    report = check_store(store)
+    report.problems += check_contents(store)
+    return report
+
+
 def repair_store(store: Store, embedder: TurnEmbedder) -> CheckReport:
     """Rebuild what disagrees with the memories, check again, and return the last report."""
     store.check_writable()
-    before = check_store(store)
+    before = check_all(store)
     if before.ok:
         return before
     rebuild_derived(store, before)
     if before.unembedded:
         count = embed_again(store, embedder, before.unembedded)
         before.repaired.append(f"vectors of {count} memories")
-    after = check_store(store)
+    after = check_all(store)
     after.repaired = before.repaired
     return after

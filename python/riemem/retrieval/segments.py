@@ -85,7 +85,7 @@ def words_segment(lines: Lines) -> Segment:
             "sessions": lines.sessions,
             "days": lines.days,
             "sizes": lines.sizes,
-            "asks": lines.asks,
+            "asks": lines.asks.astype(np.bool_),
             "lengths": words.lengths,
             "starts": words.starts,
             "texts": words.texts.astype(np.uint16),

@@ -11,6 +11,7 @@ import numpy as np
 
 from riemem.store.atoms import check_atoms, place_missing, remember
 from riemem.store.records import check_metadata
+from riemem.store.segments import check_segments, drop_segments
 from riemem.store.sqlite import Store, get_meta, read_identity
 
 __all__ = ["CheckReport", "check_store", "rebuild_derived"]
@@ -74,6 +75,7 @@ def check_store(store: Store) -> CheckReport:
         _check_vectors(connection, report)
         _check_labels(connection, report)
         report.problems += check_atoms(connection)
+        report.problems += check_segments(connection)
         newest = connection.execute("SELECT coalesce(max(revision), 0) FROM memories").fetchone()[0]
         if newest > int(get_meta(connection, "revision") or 0):
             report.problems.append("meta: the revision is behind the newest memory")
@@ -99,6 +101,7 @@ def rebuild_derived(store: Store, report: CheckReport) -> None:
                 "INSERT INTO labels (memory_id, key, value) VALUES (?, ?, ?)",
                 [(memory_id, key, value) for key, value in labels],
             )
+        drop_segments(connection)  # whoever needs them makes them again
         connection.execute("INSERT INTO memories_fts (memories_fts) VALUES ('rebuild')")
         connection.execute(
             "UPDATE meta SET value = max(value, (SELECT coalesce(max(revision), 0) + 1 "
@@ -106,7 +109,7 @@ def rebuild_derived(store: Store, report: CheckReport) -> None:
         )
         connection.execute("REINDEX")
     remember(store, transaction, placed)
-    report.repaired += ["labels", "words", "indexes", "atoms"]
+    report.repaired += ["labels", "words", "indexes", "atoms", "segments"]
 
 
 def _check_vectors(connection: sqlite3.Connection, report: CheckReport) -> None:

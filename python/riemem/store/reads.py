@@ -187,8 +187,10 @@ def every_vector(
     identity: Identity,
     begin: Callable[[sqlite3.Connection, int], None],
     take: Callable[[Vectors], bool],
+    *,
+    order: str = "vectors.id",
 ) -> int | None:
-    """Hand over all vectors of a profile in parts, as they lie in the file; return the revision.
+    """Hand over all vectors of a profile in parts; return the revision.
 
     Parameters
     ----------
@@ -196,6 +198,9 @@ def every_vector(
         Called first, with the connection and the number of memories.
     take : callable
         Takes a part; if it returns False, nothing more is read and the answer is None.
+    order : {"vectors.id", "memory_id, chunk"}
+        As they lie in the file, which is faster, and the order of memories where none was updated;
+        or that order for certain.
 
     Raises
     ------
@@ -221,7 +226,7 @@ def every_vector(
         joined = "" if others is None else "JOIN memories ON memories.id = memory_id "
         cursor = connection.execute(
             f"SELECT memory_id, chunk, vectors.id, vector FROM vectors {joined}"
-            f"WHERE {'?1 = ?1' if others is None else 'profile = ?1'} ORDER BY vectors.id",
+            f"WHERE {'?1 = ?1' if others is None else 'profile = ?1'} ORDER BY {order}",
             (profile,),
         )
         while rows := cursor.fetchmany(_PART):
