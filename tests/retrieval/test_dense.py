@@ -9,7 +9,7 @@ import pytest
 from riemem.embed import HashingEmbedder
 from riemem.errors import EmbedderMismatchError
 from riemem.memory import Memory
-from riemem.retrieval import dense
+from riemem.retrieval import loading
 from riemem.retrieval.dense import DenseChannel
 from riemem.retrieval.embedding import TurnEmbedder
 
@@ -70,7 +70,7 @@ def test_the_filter_comes_before_the_best_are_taken() -> None:
 def test_any_sequence_of_changes_equals_a_channel_made_afresh(
     monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
-    monkeypatch.setattr(dense, "_REBUILT_ROWS", limit)
+    monkeypatch.setattr(loading, "REBUILT_ROWS", limit)
     embedder, rng = Cutting(dim=DIM), random.Random(2)
     with Memory.open(":memory:", embedder=embedder) as memory:
         living = fresh(memory, embedder)

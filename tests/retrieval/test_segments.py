@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from riemem.embed import HashingEmbedder
 from riemem.memory import Memory
-from riemem.retrieval import corpus, dense, postings
+from riemem.retrieval import corpus, loading, postings
 from riemem.retrieval.lines import Turn, lines_of, words_of
 from riemem.retrieval.segments import dates_segment, words_segment
 from riemem.retrieval.spoken import spoken_of
@@ -33,7 +33,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "PART_TEXTS", 16)
     monkeypatch.setattr(corpus, "_LEAST_KEPT", 4)
     monkeypatch.setattr(corpus, "_LEAST_BETWEEN", 2)
-    monkeypatch.setattr(dense, "_REBUILT_ROWS", 40)
+    monkeypatch.setattr(loading, "REBUILT_ROWS", 40)
     monkeypatch.setattr("riemem.index._ROWS", 32)
 
 

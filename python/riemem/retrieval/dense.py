@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,23 +9,20 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from riemem.index import Learnt, RiemannianIndex
+from riemem.index import RiemannianIndex
 from riemem.presets import Preset, presets
+from riemem.retrieval import loading
 from riemem.retrieval.channel import ChannelHits, Ids
 from riemem.retrieval.embedding import MAX_CHUNKS, TurnEmbedder, unit
-from riemem.retrieval.learnt import learnt_segment, read_learnt
+from riemem.retrieval.learnt import learnt_segment
+from riemem.retrieval.loading import Loading, Owners, by_memory, empty_index, made_with
 from riemem.store import Identity, Store
-from riemem.store.reads import Changes, Vectors, changes, every_vector
+from riemem.store.reads import Changes, changes, every_vector
 from riemem.store.segments import worth_keeping, write_segments
 
 __all__ = ["DenseChannel"]
 
 Rows = npt.NDArray[np.float32]
-
-# Up to this many vectors the index is built again from all of them, in the order of their ids,
-# after every change: the metric's sums then have the same last bits as in a store just opened,
-# and so have the scores. Above it the index is changed in place, equal to rounding.
-_REBUILT_ROWS = 8192
 
 #: Above so many vectors a search of all channels looks at the best of them only.
 MANY = 16_384
@@ -79,7 +75,7 @@ class DenseChannel:
         self._lock = threading.Lock()
         self._index: RiemannianIndex | None = None
         self._revision = -1
-        self._owners: _Owners = _Owners()
+        self._owners: Owners = Owners()
         self._kept = -1  # vectors whose lengths are in the store
         self._raw: tuple[Ids, Rows] | None = None  # what a small index is built from
 
@@ -213,7 +209,7 @@ class DenseChannel:
                 return self._index
             news = changes(self._store, self._profile, self._revision, identity)
             if self._index is None:
-                self._index, self._owners = empty_index(self.preset, identity.dim), _Owners()
+                self._index, self._owners = empty_index(self.preset, identity.dim), Owners()
                 self._raw = (news.memory_ids[:0], news.vectors[:0])
             self._apply(news)
             self._revision = news.revision
@@ -222,15 +218,15 @@ class DenseChannel:
     def _load(self, identity: Identity) -> bool:
         """Read the vectors of many memories in parts; False where there are few."""
         for order in ("vectors.id", "memory_id, chunk"):
-            loading = _Loading(empty_index(self.preset, identity.dim), self._profile, self.preset)
+            reader = Loading(empty_index(self.preset, identity.dim), self._profile, self.preset)
             revision = every_vector(
-                self._store, self._profile, identity, loading.begin, loading.take, order=order
+                self._store, self._profile, identity, reader.begin, reader.take, order=order
             )
-            if not loading.many:
+            if not reader.many:
                 return False
             if revision is not None:
-                self._kept = loading.adopt()
-                self._index, self._owners, self._raw = loading.index, loading.owners, None
+                self._kept = reader.adopt()
+                self._index, self._owners, self._raw = reader.index, reader.owners, None
                 self._revision = revision
                 return True
         return False
@@ -241,7 +237,7 @@ class DenseChannel:
             return
         with self._lock:
             index = self._index
-            if index is None or self._kept == len(index) or len(index) <= _REBUILT_ROWS:
+            if index is None or self._kept == len(index) or len(index) <= loading.REBUILT_ROWS:
                 return
             learnt = index._state()
             if learnt is None:
@@ -253,7 +249,7 @@ class DenseChannel:
 
     def _apply(self, news: Changes) -> None:
         assert self._index is not None
-        fresh = _by_memory(news.memory_ids, news.vector_ids)
+        fresh = by_memory(news.memory_ids, news.vector_ids)
         if not news.touched and not news.forgotten:
             return
         known = self._owners.vectors_of()
@@ -271,7 +267,7 @@ class DenseChannel:
             keys, rows = keys[take], rows[take]
         old = self._index.ids
         gone = np.isin(old // MAX_CHUNKS, _array(stale))
-        if self._raw is not None and old.size + keys.size <= _REBUILT_ROWS:
+        if self._raw is not None and old.size + keys.size <= loading.REBUILT_ROWS:
             keep = ~np.isin(self._raw[0] // MAX_CHUNKS, _array(stale))
             all_keys = np.concatenate([self._raw[0][keep], keys])
             all_rows = np.concatenate([self._raw[1][keep], rows])
@@ -290,97 +286,8 @@ class DenseChannel:
         known.update({memory_id: fresh[memory_id] for memory_id in added})
 
 
-def made_with(preset: Preset) -> str:
-    """The options that what is learnt depends on."""
-    return f"{preset.covariance} {preset.ridge!r} {preset.form} {preset.cosine_weight!r}"
-
-
-def empty_index(preset: Preset, dim: int) -> RiemannianIndex:
-    """An index for the vectors of a store."""
-    return RiemannianIndex(
-        dim,
-        covariance=preset.covariance,
-        ridge=preset.ridge,
-        energy=preset.energy,
-        cosine_weight=preset.cosine_weight,
-        form=preset.form,
-        norm=preset.norm,
-        storage="float32+int8",  # a scan of the small copy, certified by the exact rows
-    )
-
-
-class _Loading:
-    """An index in the making, from the vectors of many memories in the order of their ids."""
-
-    def __init__(self, index: RiemannianIndex, profile: str, preset: Preset) -> None:
-        self.index = index
-        self.owners = _Owners()
-        self.many = False
-        self._profile, self._made_with = profile, made_with(preset)
-        self._learnt: list[tuple[int, Learnt]] = []
-        self._last = -1
-
-    def begin(self, connection: sqlite3.Connection, memories: int) -> None:
-        """Make room, and read what an earlier index learnt."""
-        self.many = memories > _REBUILT_ROWS
-        if self.many:
-            self.index.reserve(memories)
-            self._learnt = read_learnt(connection, self._profile, self._made_with)
-
-    def take(self, part: Vectors) -> bool:
-        """Add vectors; False when there are few, or they do not come in order."""
-        keys = part.memory_ids * MAX_CHUNKS + part.chunks
-        if not self.many or keys[0] <= self._last or not (np.diff(keys) > 0).all():
-            return False
-        self._last = int(keys[-1])
-        self.index.add(part.rows, ids=keys)
-        self.owners.wait(part.memory_ids, part.ids)
-        return True
-
-    def adopt(self) -> int:
-        """Take over what was learnt of these rows; return of how many, -1 for none."""
-        for key, learnt in self._learnt:
-            if follows(self.index, key, learnt):
-                self.index._adopt(learnt)
-                return learnt.count
-        return -1
-
-
-def follows(index: RiemannianIndex, key: int, learnt: Learnt) -> bool:
-    """Whether something was learnt of the first rows of an index, to the row with that key."""
-    ids = index.ids
-    return learnt.rows <= ids.size and ids[learnt.count - 1 : learnt.count].tolist() == [key]
-
-
-class _Owners:
-    """Which memory has which stored vectors; put together when it is first needed."""
-
-    def __init__(self) -> None:
-        self._vectors_of: dict[int, tuple[int, ...]] = {}
-        self._waiting: list[tuple[Ids, Ids]] = []
-
-    def wait(self, memory_ids: Ids, vector_ids: Ids) -> None:
-        """Add vectors, by memory and chunk."""
-        self._waiting.append((memory_ids, vector_ids))
-
-    def vectors_of(self) -> dict[int, tuple[int, ...]]:
-        """Ids of the stored vectors of each memory."""
-        if self._waiting:
-            memory_ids, vector_ids = map(np.concatenate, zip(*self._waiting, strict=True))
-            self._vectors_of.update(_by_memory(memory_ids, vector_ids))
-            self._waiting = []
-        return self._vectors_of
-
-
 def _array(ids: set[int]) -> Ids:
     return np.fromiter(ids, np.int64, len(ids))
-
-
-def _by_memory(memory_ids: Ids, vector_ids: Ids) -> dict[int, tuple[int, ...]]:
-    found: dict[int, list[int]] = {}
-    for memory_id, vector_id in zip(memory_ids.tolist(), vector_ids.tolist(), strict=True):
-        found.setdefault(memory_id, []).append(vector_id)
-    return {memory_id: tuple(ids) for memory_id, ids in found.items()}
 
 
 def _keys(memory_ids: Ids) -> Ids:

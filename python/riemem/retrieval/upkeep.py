@@ -9,10 +9,10 @@ import numpy as np
 from riemem.errors import BackendUnavailableError, RiememError
 from riemem.index import Learnt, RiemannianIndex
 from riemem.presets import presets
-from riemem.retrieval.dense import empty_index, follows, made_with
 from riemem.retrieval.embedding import MAX_CHUNKS
 from riemem.retrieval.learnt import read_learnt
 from riemem.retrieval.lines import lines_of, turn_of, words_of
+from riemem.retrieval.loading import empty_index, follows, made_with
 from riemem.retrieval.postings import Postings
 from riemem.retrieval.segments import COLUMNS, dates_segment, words_segment
 from riemem.retrieval.spoken import spoken_of
