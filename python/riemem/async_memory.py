@@ -207,7 +207,7 @@ class AsyncMemory:
     recall = _writing(Memory.recall)  # a compressor's sensitivities are kept in the store
     atoms = _writing(Memory.atoms)  # the first call makes them
     stats = _reading(Memory.stats)
-    check = _writing(Memory.check)
+    check = _stoppable(Memory.check)
     compact = _writing(Memory.compact)
     export = _stoppable(Memory.export)
     import_ = _stoppable(Memory.import_)

@@ -602,7 +602,7 @@ class Memory:
 
     # -- upkeep ------------------------------------------------------------------------------
 
-    def check(self, *, repair: bool = False) -> CheckReport:
+    def check(self, *, repair: bool = False, progress: Progress | None = None) -> CheckReport:
         """Compare everything in the file with everything else.
 
         Parameters
@@ -610,6 +610,9 @@ class Memory:
         repair : bool
             Rebuild labels, words and indexes from the memories, and embed those again whose
             vectors are missing or damaged; then check again.
+        progress : callable, optional
+            ``progress(done, total)`` in memories embedded again; when it returns False none of
+            their vectors is replaced.
 
         Returns
         -------
@@ -621,7 +624,9 @@ class Memory:
         StoreReadOnlyError
             `repair` of a store opened read-only.
         """
-        return repair_store(self._store, self._embedder) if repair else check_all(self._store)
+        if not repair:
+            return check_all(self._store)
+        return repair_store(self._store, self._embedder, progress)
 
     def compact(self) -> bool:
         """Rewrite the file without free space; False if others were reading and the log remains."""

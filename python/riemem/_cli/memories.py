@@ -76,7 +76,8 @@ def add_command(
     }
     common = {key: value for key, value in given.items() if value is not None}
     items = [common | item for item in _items(texts, jsonl)]
-    with opener.open() as memory, progress("add") if jsonl else nullcontext() as bar:
+    many = jsonl is not None or texts == ("-",)
+    with opener.open() as memory, progress("add") if many else nullcontext() as bar:
         ids = memory.add_many(items, progress=bar)
     added = "memory" if len(ids) == 1 else "memories"
     emit(

@@ -50,8 +50,8 @@ def stats_command(
 @with_store()
 def check_command(opener: Opener, repair: bool, as_json: bool) -> int:
     """Prove that vectors, words and labels agree with the memories. Exit code 3 if they do not."""
-    with opener.open() as memory:
-        report = memory.check(repair=repair)
+    with opener.open() as memory, progress("check") as bar:
+        report = memory.check(repair=repair, progress=bar)
     counts = ", ".join(f"{number} {name}" for name, number in report.counts.items())
     lines = [f"repaired: {item}" for item in report.repaired]
     lines += [f"problem: {item}" for item in report.problems]

@@ -71,16 +71,22 @@ def check_all(store: Store) -> CheckReport:
     return report
 
 
-def repair_store(store: Store, embedder: TurnEmbedder) -> CheckReport:
-    """Rebuild what disagrees with the memories, check again, and return the last report."""
+def repair_store(
+    store: Store, embedder: TurnEmbedder, progress: Progress | None = None
+) -> CheckReport:
+    """Rebuild what disagrees with the memories, check again, and return the last report.
+
+    Where `progress` says False no vector is replaced, and the report still names what is missing.
+    """
     store.check_writable()
     before = check_all(store)
     if before.ok:
         return before
     rebuild_derived(store, before)
     if before.unembedded:
-        count = embed_again(store, embedder, before.unembedded)
-        before.repaired.append(f"vectors of {count} memories")
+        count = embed_again(store, embedder, before.unembedded, progress)
+        if count:
+            before.repaired.append(f"vectors of {count} memories")
     after = check_all(store)
     after.repaired = before.repaired
     return after
