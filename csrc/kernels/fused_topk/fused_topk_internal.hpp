@@ -10,14 +10,10 @@
 #include "core/thread_pool.hpp"
 #include "kernels/fused_topk/fused_topk.hpp"
 #include "kernels/fused_topk/fused_topk_kernels.hpp"
+#include "kernels/fused_topk/fused_topk_math.hpp"
 #include "kernels/quantize/quantize.hpp"
 
 namespace riemem::fused {
-
-struct Pair {
-    double cos;
-    double rie;
-};
 
 // Below this many bytes of rows a second thread costs more than it brings.
 constexpr std::size_t kSerialBytes = std::size_t{1} << 20;
@@ -77,12 +73,6 @@ inline const float* fetch_row(const FusedPoints& points, std::size_t row,
     return scratch.data();
 }
 
-// The two canonical dot products of one row.
-struct Dots {
-    double q;
-    double w;
-};
-
 inline Dots dots_of(const FusedTopkKernels& kernels, const FusedPoints& points,
                     const PaddedQuery& query, std::size_t row, std::vector<float>& scratch) {
     double dot[2];
@@ -91,30 +81,12 @@ inline Dots dots_of(const FusedTopkKernels& kernels, const FusedPoints& points,
     return {dot[0], dot[1]};
 }
 
-// The defining scores of one row: float64, in this order of operations.
 inline Pair scores_of(const FusedPoints& points, const PaddedQuery& query, std::size_t row,
                       Dots dots) {
     const double scale = points.row_scale == nullptr ? 1.0 : points.row_scale[row];
     const double bias = points.row_bias == nullptr ? 0.0 : points.row_bias[row];
-    return {dots.q * points.inv_norm[row], ((scale * (dots.w + query.offset)) + bias) + query.bias};
+    return scores_from(dots, points.inv_norm[row], scale, bias, query.offset, query.bias);
 }
-
-// norm() for one of the two scores of one query.
-struct Normaliser {
-    double low = 0.0;    // minimum, or mean
-    double width = 1.0;  // range, or standard deviation; 0 = no spread
-
-    double operator()(double x) const { return width > 0.0 ? (x - low) / width : 0.0; }
-};
-
-struct Fusion {
-    double cosine_weight = 0.0;
-    Normaliser cos, rie;
-
-    double operator()(Pair p) const {
-        return cosine_weight * cos(p.cos) + (1.0 - cosine_weight) * rie(p.rie);
-    }
-};
 
 struct Scored {
     double score;

@@ -24,19 +24,11 @@ fused::BlockScales scales_of_block(const FusedPoints& points, std::size_t block)
     const std::size_t first = block * kBlockRows;
     const std::size_t end = first + fused::block_size(points.rows.rows, block);
     for (std::size_t i = first; i < end; ++i) {
-        const double inv = points.inv_norm[i];
-        const double norm = inv > 0.0 ? 1.0 / inv : 0.0;
-        const double scale = points.row_scale == nullptr ? 1.0 : std::abs(points.row_scale[i]);
-        const double bias = points.row_bias == nullptr ? 0.0 : std::abs(points.row_bias[i]);
+        const double scale = points.row_scale == nullptr ? 1.0 : points.row_scale[i];
+        const double bias = points.row_bias == nullptr ? 0.0 : points.row_bias[i];
         const double residual =
             points.residual == nullptr ? 0.0 : static_cast<double>(points.residual[i]);
-        most.inv_norm = std::max(most.inv_norm, inv);
-        most.norm = std::max(most.norm, norm);
-        most.scale = std::max(most.scale, scale);
-        most.scaled_norm = std::max(most.scaled_norm, scale * norm);
-        most.bias = std::max(most.bias, bias);
-        most.cos_residual = std::max(most.cos_residual, residual * inv);
-        most.scaled_residual = std::max(most.scaled_residual, residual * scale);
+        most.add(points.inv_norm[i], scale, bias, residual);
     }
     return most;
 }

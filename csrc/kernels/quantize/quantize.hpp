@@ -26,6 +26,10 @@ class Rotation {
     template <std::size_t W>
     void apply(double* x, double* scratch) const;
     std::size_t dim() const { return dim_; }
+    // What the map is made of, for kernels that apply it elsewhere: (d,) each.
+    const std::vector<double>& first_signs() const { return first_signs_; }
+    const std::vector<double>& second_signs() const { return second_signs_; }
+    const std::vector<std::uint32_t>& order() const { return order_; }
 
  private:
     std::size_t dim_;
