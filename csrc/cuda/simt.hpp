@@ -15,6 +15,10 @@
 #define RIEMEM_LAUNCH(kernel, grid, block, stream, ...) \
     (kernel<<<(grid), (block), 0, (stream)>>>(__VA_ARGS__), cudaGetLastError())
 
+#elif defined(RIEMEM_CUDA_HOST)
+
+#include <cuda_runtime_api.h>  // host code beside kernels of nvcc
+
 #else
 
 #include "cuda/shim/simt_shim.hpp"

@@ -6,6 +6,7 @@
 #endif
 
 #include <algorithm>
+#include <cstdio>
 #include <deque>
 #include <map>
 #include <memory>
@@ -18,8 +19,8 @@
 #endif
 
 #if defined(__x86_64__)
-// Saves the registers that a call must keep and changes the stack. swapcontext does the same, and asks
-// the system for the signal mask each time: two thirds of a run.
+// Saves the registers that a call must keep and changes the stack. swapcontext does the same, and
+// asks the system for the signal mask each time: two thirds of a run.
 extern "C" void riemem_simt_switch(void** save, void* load);
 __asm__(
     ".text\n"
@@ -54,6 +55,13 @@ cudaError_t launch_failure = cudaSuccess;
 int launches_until_failure = -1;
 std::deque<std::pair<Stream*, std::function<void()>>> waiting;
 std::set<std::pair<std::string, int>> barriers;
+
+template <typename... Args>
+const char* say(const char* format, Args... args) {
+    static char text[256];
+    std::snprintf(text, sizeof(text), format, args...);
+    return text;
+}
 
 enum class State { ready, block_barrier, warp_wait, done };
 
@@ -149,8 +157,8 @@ class Block {
         fibers_.resize(count);
         for (unsigned id = 0; id < count; ++id) {
             Fiber* fiber = &fibers_[id];
-            fiber->thread.thread = dim3(id % block.x, id / block.x % block.y,
-                                        id / (block.x * block.y));
+            fiber->thread.thread =
+                dim3(id % block.x, id / block.x % block.y, id / (block.x * block.y));
             fiber->thread.block = index;
             fiber->thread.block_dim = block;
             fiber->thread.grid_dim = grid;
@@ -189,7 +197,8 @@ class Block {
         return describe();
     }
 
-    [[noreturn]] void fail(const std::string& what) {
+    // The fiber is never resumed, so nothing on its stack may own memory.
+    [[noreturn]] void fail(const char* what) {
         fault_ = what;
         leave(false);
         __builtin_unreachable();
@@ -202,8 +211,7 @@ class Block {
         if (++at_barrier_ == fibers_.size()) {
             for (const Fiber& fiber : fibers_) {
                 if (fiber.line != line) {
-                    fail("__syncthreads at line " + std::to_string(line) +
-                         " meets one at line " + std::to_string(fiber.line));
+                    fail(say("__syncthreads at line %d meets one at line %d", line, fiber.line));
                 }
             }
             at_barrier_ = 0;
@@ -220,13 +228,12 @@ class Block {
         Fiber& self = fibers_[running->id];
         const unsigned lane = running->lane();
         Meeting& meeting = meetings_[running->warp()];
-        if ((mask >> lane & 1u) == 0) fail(std::string(what) + " by a lane outside its mask");
+        if ((mask >> lane & 1u) == 0) fail(say("%s by a lane outside its mask", what));
         if (meeting.arrived == 0) {
             meeting.mask = mask;
             meeting.line = line;
         } else if (meeting.mask != mask || meeting.line != line) {
-            fail("lanes of one warp meet at lines " + std::to_string(meeting.line) + " and " +
-                 std::to_string(line));
+            fail(say("lanes of one warp meet at lines %d and %d", meeting.line, line));
         }
         meeting.given[lane] = value;
         meeting.arrived |= 1u << lane;
@@ -357,7 +364,7 @@ void fail_launch_after(int count, cudaError_t code) {
     launch_failure = code;
 }
 
-void fault(const std::string& what) { Block::current->fail(what); }
+void fault(const char* what) { Block::current->fail(what); }
 void block_barrier(int line, const char* file) {
     if (line == options.skip_line && options.skip_file == file) return;
     Block::current->barrier(line, file);
@@ -374,30 +381,27 @@ Cells& shared_cells_raw(const char* name, std::size_t count, std::size_t size) {
     return Block::current->shared(name, count, size);
 }
 
-namespace {
-std::string place(const Cells& cells, std::size_t index) {
-    return std::string(cells.name) + "[" + std::to_string(index) + "]";
-}
-}  // namespace
-
 void check_read(Cells& cells, std::size_t index, bool atomic) {
-    if (index >= cells.count) fault("read past the end: " + place(cells, index));
+    if (index >= cells.count) fault(say("read past the end: %s[%zu]", cells.name, index));
     Cell& cell = cells.cells[index];
-    if (!cell.written) fault("read before anything was written: " + place(cells, index));
+    if (!cell.written) fault(say("read before anything was written: %s[%zu]", cells.name, index));
     if (!(atomic && cell.atomic) && !cell.write.ordered_before(*running)) {
-        fault("read of what another thread wrote, no barrier between: " + place(cells, index));
+        fault(say("read of what another thread wrote, no barrier between: %s[%zu]", cells.name,
+                  index));
     }
     if (!atomic) cell.read.add(*running);
 }
 
 void check_write(Cells& cells, std::size_t index, bool atomic) {
-    if (index >= cells.count) fault("write past the end: " + place(cells, index));
+    if (index >= cells.count) fault(say("write past the end: %s[%zu]", cells.name, index));
     Cell& cell = cells.cells[index];
     if (!(atomic && cell.atomic) && !cell.write.ordered_before(*running)) {
-        fault("write over what another thread wrote, no barrier between: " + place(cells, index));
+        fault(say("write over what another thread wrote, no barrier between: %s[%zu]", cells.name,
+                  index));
     }
     if (!cell.read.ordered_before(*running)) {
-        fault("write over what another thread reads, no barrier between: " + place(cells, index));
+        fault(say("write over what another thread reads, no barrier between: %s[%zu]", cells.name,
+                  index));
     }
     if (atomic && cell.atomic) {
         cell.write.add(*running);

@@ -1,9 +1,10 @@
-// CUDA on a processor without a GPU: the same kernels, one fiber per thread, checked while they run.
+// CUDA on a processor without a GPU: the same kernels, one fiber per thread, checked while they
+// run.
 //
 // Threads of a block run one after the other and change over at synchronisation points alone, in an
-// order that the test chooses. Shared memory knows for every element who wrote and who read it since
-// which barrier, so a missing barrier is found whatever the order. ../README.md has the list of what
-// is found and what is not. Names that CUDA defines keep CUDA's spelling.
+// order that the test chooses. Shared memory knows for every element who wrote and who read it
+// since which barrier, so a missing barrier is found whatever the order. ../README.md has the list
+// of what is found and what is not. Names that CUDA defines keep CUDA's spelling.
 #pragma once
 
 #include <cmath>
@@ -78,7 +79,7 @@ struct Thread {
 };
 extern thread_local Thread* running;
 
-[[noreturn]] void fault(const std::string& what);
+[[noreturn]] void fault(const char* what);
 void block_barrier(int line, const char* file);
 // Waits for the lanes in `mask`; returns what each gave.
 const std::uint64_t* warp_exchange(unsigned mask, std::uint64_t value, int line, const char* what);

@@ -33,8 +33,7 @@ __device__ inline void raise(Key* at, Key value) {
 }
 
 // Bounds of each part, below which no extreme can lie, and the largest scores. A thread for a part.
-__global__ void __launch_bounds__(kBlockThreads)
-    find_floors(DevicePoints points, Workspace work) {
+__global__ void __launch_bounds__(kBlockThreads) find_floors(DevicePoints points, Workspace work) {
     const std::size_t parts = part_count(points.count);
     const std::size_t part = blockIdx.x * std::size_t{kBlockThreads} + threadIdx.x;
     QueryState& state = work.states[blockIdx.y];
@@ -62,8 +61,8 @@ __global__ void __launch_bounds__(kBlockThreads)
 // Evaluates every row that may be an extreme. A warp looks at 32 parts, and at rows where it must.
 template <bool kSplit>
 __global__ void __launch_bounds__(kBlockThreads)
-    find_extremes(DevicePoints points, DeviceQueries queries, DeviceOptions options,
-                  Workspace work, std::size_t begin) {
+    find_extremes(DevicePoints points, DeviceQueries queries, DeviceOptions options, Workspace work,
+                  std::size_t begin) {
     const std::size_t n = points.count;
     const std::size_t parts = part_count(n);
     const std::size_t c = blockIdx.y;
@@ -186,8 +185,7 @@ __global__ void __launch_bounds__(kBlockThreads)
     }
     best = warp_max(best);
     if (lane_of() == 0) {
-        work.best[c * parts + part] =
-            best == 0 ? -INFINITY : static_cast<float>(double_of(best));
+        work.best[c * parts + part] = best == 0 ? -INFINITY : static_cast<float>(double_of(best));
     }
 }
 
@@ -277,8 +275,8 @@ __global__ void __launch_bounds__(kBlockThreads)
     };
     bool matters = false;
     if (own < parts) {
-        matters = everything || reaches(work.best[c * parts + own],
-                                        linear.bound(work.bounds[c * parts + own]));
+        matters = everything ||
+                  reaches(work.best[c * parts + own], linear.bound(work.bounds[c * parts + own]));
     }
     unsigned bits = __ballot_sync(kFullWarp, matters ? 1 : 0);
     for (; bits != 0; bits &= bits - 1) {
@@ -399,9 +397,8 @@ Status fused_topk(const DevicePoints& points, const DeviceQueries& queries,
     for (std::size_t begin = 0; begin < queries.count; begin += work.together) {
         const std::size_t rest = queries.count - begin;
         const std::size_t count = rest < work.together ? rest : work.together;
-        Status status =
-            exact ? launch_states(points, queries, options, work, begin, count, stream)
-                  : launch_scores(points, queries, options, work, begin, count, stream);
+        Status status = exact ? launch_states(points, queries, options, work, begin, count, stream)
+                              : launch_scores(points, queries, options, work, begin, count, stream);
         if (status != cudaSuccess) return status;
         if (exact) {
             status = launch_exact(points, queries, options, work, begin, count, stream);

@@ -17,8 +17,8 @@ namespace riemem::cuda {
 struct DevicePoints {
     std::size_t count = 0, dim = 0;
     ScanStorage storage = ScanStorage::float32;
-    const float* rows = nullptr;  // float32 and int8
-    std::size_t stride = 0;       // elements between rows
+    const float* rows = nullptr;          // float32 and int8
+    std::size_t stride = 0;               // elements between rows
     const std::uint16_t* high = nullptr;  // bfloat16: (N, d)
     const std::int16_t* low = nullptr;    // bfloat16: (N, d)
     const std::uint8_t* tiles = nullptr;  // int8: see kernels/quantize
@@ -97,8 +97,8 @@ Status row_constants(const double* norms, const double* squared, std::size_t cou
                      double at_mean, double* inv_norm, double* row_scale, double* row_bias,
                      std::uint8_t* usable, cudaStream_t stream);
 
-// Queries as a caller has them to q, w, offset, bias and empty. whitening (d, d) is the metric's, null
-// for the plain cosine; form is 0 inner, 1 cosine, 2 mahalanobis. A query no longer than
+// Queries as a caller has them to q, w, offset, bias and empty. whitening (d, d) is the metric's,
+// null for the plain cosine; form is 0 inner, 1 cosine, 2 mahalanobis. A query no longer than
 // sqrt(at_mean) in the metric has no direction in it; one with NaN or an infinity is empty. With
 // unit, queries are first rounded to float32 at length 1. scratch is (B, d).
 struct DeviceMetric {

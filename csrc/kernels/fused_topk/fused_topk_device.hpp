@@ -32,18 +32,18 @@ struct QueryState {
 struct Workspace {
     std::size_t together;
     QueryState* states;
-    float* vectors;            // (C, 2, d) q and w as float32, or (C, 2, groups) packed int8
-    double* rotated;           // int8: (C, 2, d)
-    float* scores;             // (C, 2, N)
-    float* extremes;           // (C, parts, 4)
-    fused::Bounds* bounds;     // (C, parts)
-    float* best;               // (C, parts) greatest linear score
-    double* exact;             // zscore and all scores: (C, 2, N)
-    double* sums;              // zscore: (C, 2, blocks)
-    Key* keys;                 // (C, N)
-    unsigned* rows;            // (C, N), with the sign of a zero score on top
-    Key* sorted;               // (C, padded k)
-    Key* ties;                 // (C, padded k)
+    float* vectors;         // (C, 2, d) q and w as float32, or (C, 2, groups) packed int8
+    double* rotated;        // int8: (C, 2, d)
+    float* scores;          // (C, 2, N)
+    float* extremes;        // (C, parts, 4)
+    fused::Bounds* bounds;  // (C, parts)
+    float* best;            // (C, parts) greatest linear score
+    double* exact;          // zscore and all scores: (C, 2, N)
+    double* sums;           // zscore: (C, 2, blocks)
+    Key* keys;              // (C, N)
+    unsigned* rows;         // (C, N), with the sign of a zero score on top
+    Key* sorted;            // (C, padded k)
+    Key* ties;              // (C, padded k)
     std::size_t padded_k;
     std::size_t bytes;
 };
@@ -91,8 +91,7 @@ __device__ inline double row_bias_of(const DevicePoints& points, std::size_t row
 __device__ inline fused::Pair pair_of(const DevicePoints& points, const DeviceQueries& queries,
                                       std::size_t query, std::size_t row, fused::Dots dots) {
     return fused::scores_from(dots, points.inv_norm[row], row_scale_of(points, row),
-                              row_bias_of(points, row), queries.offset[query],
-                              queries.bias[query]);
+                              row_bias_of(points, row), queries.offset[query], queries.bias[query]);
 }
 
 __device__ inline bool passes(const DeviceOptions& options, std::size_t rows, std::size_t query,

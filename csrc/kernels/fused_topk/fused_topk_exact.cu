@@ -9,8 +9,8 @@ constexpr unsigned kRowsPerBlock = kBlockThreads / 8;  // eight lanes to a row
 // Both scores of each row, and their extremes over the rows that pass.
 template <bool kSplit>
 __global__ void __launch_bounds__(kBlockThreads)
-    score_exactly(DevicePoints points, DeviceQueries queries, DeviceOptions options,
-                  Workspace work, std::size_t begin) {
+    score_exactly(DevicePoints points, DeviceQueries queries, DeviceOptions options, Workspace work,
+                  std::size_t begin) {
     const std::size_t n = points.count;
     const std::size_t c = blockIdx.y;
     const std::size_t row = blockIdx.x * std::size_t{kRowsPerBlock} + threadIdx.x / 8;
@@ -128,8 +128,8 @@ __global__ void __launch_bounds__(kBlockThreads)
     const std::size_t query = begin + c;
     double score = -fused::kInfinity;
     if (passes(options, n, query, row)) {
-        score = work.states[c].fusion(
-            {work.exact[c * 2 * n + row], work.exact[(c * 2 + 1) * n + row]});
+        score =
+            work.states[c].fusion({work.exact[c * 2 * n + row], work.exact[(c * 2 + 1) * n + row]});
         score = score < options.least ? options.least : score;
         score = score > options.greatest ? options.greatest : score;
     }
@@ -269,8 +269,8 @@ Status score_all(const DevicePoints& points, const DeviceQueries& queries,
     const dim3 block(kBlockThreads);
     const dim3 grid = grid_of(points.count, kRowsPerBlock, count);
     Status status = points.storage == ScanStorage::bfloat16
-                        ? RIEMEM_LAUNCH((score_exactly<true>), grid, block, stream, points,
-                                        queries, options, work, begin)
+                        ? RIEMEM_LAUNCH((score_exactly<true>), grid, block, stream, points, queries,
+                                        options, work, begin)
                         : RIEMEM_LAUNCH((score_exactly<false>), grid, block, stream, points,
                                         queries, options, work, begin);
     const std::size_t blocks = (points.count + kSumRows - 1) / kSumRows;
@@ -282,8 +282,8 @@ Status score_all(const DevicePoints& points, const DeviceQueries& queries,
         } else if (pass == 1) {
             break;
         }
-        status = RIEMEM_LAUNCH(normalise, dim3(static_cast<unsigned>(count)), block, stream,
-                               points, options, work, begin, pass);
+        status = RIEMEM_LAUNCH(normalise, dim3(static_cast<unsigned>(count)), block, stream, points,
+                               options, work, begin, pass);
     }
     return status;
 }
@@ -310,9 +310,9 @@ Status fused_scores(const DevicePoints& points, const DeviceQueries& queries,
         if (status != cudaSuccess) return status;
         status = score_all(points, queries, options, work, begin, count, stream);
         if (status != cudaSuccess) return status;
-        status = RIEMEM_LAUNCH((write_all<T>), grid_of(points.count, kBlockThreads, count),
-                               dim3(kBlockThreads), stream, points, queries, options, work, begin,
-                               out);
+        status =
+            RIEMEM_LAUNCH((write_all<T>), grid_of(points.count, kBlockThreads, count),
+                          dim3(kBlockThreads), stream, points, queries, options, work, begin, out);
         if (status != cudaSuccess) return status;
     }
     return cudaSuccess;
@@ -344,9 +344,9 @@ Status row_constants(const double* norms, const double* squared, std::size_t cou
                      double at_mean, double* inv_norm, double* row_scale, double* row_bias,
                      std::uint8_t* usable, cudaStream_t stream) {
     if (count == 0) return cudaSuccess;
-    return RIEMEM_LAUNCH(make_constants, grid_of(count, kBlockThreads), dim3(kBlockThreads),
-                         stream, norms, squared, count, form, at_mean, inv_norm, row_scale,
-                         row_bias, usable);
+    return RIEMEM_LAUNCH(make_constants, grid_of(count, kBlockThreads), dim3(kBlockThreads), stream,
+                         norms, squared, count, form, at_mean, inv_norm, row_scale, row_bias,
+                         usable);
 }
 
 Status fold_queries(const float* queries, std::size_t count, std::size_t dim, std::size_t stride,

@@ -73,8 +73,8 @@ __global__ void __launch_bounds__(kBlockThreads)
             key = keys[i];
             return true;
         };
-        const auto best = select_largest<Key>(found, static_cast<unsigned>(k), by_key, histogram,
-                                              chosen);
+        const auto best =
+            select_largest<Key>(found, static_cast<unsigned>(k), by_key, histogram, chosen);
         least = best.key;
         const auto by_tie = [&](std::size_t i, Key& key) {
             key = ~tie_of(points, rows[i]);

@@ -1,5 +1,6 @@
-// The arithmetic that the search shares between processor and GPU: the defining scores of a row, how
-// far a float32 score can lie from them, and how rows are ordered. docs/exactness.md derives each term.
+// The arithmetic that the search shares between processor and GPU: the defining scores of a row,
+// how far a float32 score can lie from them, and how rows are ordered. docs/exactness.md derives
+// each term.
 #pragma once
 
 #include <cmath>
@@ -88,7 +89,9 @@ RIEMEM_HD inline Bounds error_bounds(const BlockScales& block, const QueryScales
                       kUnit * kUnit * query.bias + 2.0 * kSubnormal)};
 }
 
-RIEMEM_HD inline double times(double factor, double value) { return factor > 0.0 ? factor * value : 0.0; }
+RIEMEM_HD inline double times(double factor, double value) {
+    return factor > 0.0 ? factor * value : 0.0;
+}
 
 // a cos + b rie orders rows as the fused score does.
 struct Linear {

@@ -5,9 +5,9 @@
 namespace riemem::cuda {
 namespace {
 
-constexpr unsigned kRowsTogether = 4;   // rows that a warp reads at once
-constexpr unsigned kFewQueries = 4;     // up to here a warp takes whole rows
-constexpr unsigned kPairs = 8;          // int8 queries that share one reading of the tiles
+constexpr unsigned kRowsTogether = 4;  // rows that a warp reads at once
+constexpr unsigned kFewQueries = 4;    // up to here a warp takes whole rows
+constexpr unsigned kPairs = 8;         // int8 queries that share one reading of the tiles
 constexpr unsigned kTileQueries = 16;
 constexpr unsigned kTileColumns = 2 * kTileQueries;
 constexpr unsigned kTileDepth = 16;
@@ -147,10 +147,10 @@ __global__ void __launch_bounds__(kBlockThreads)
     if (threadIdx.x != 0) return;
     QueryState& state = work.states[c];
     const double offset = queries.offset[begin + c];
-    state.scales = {norms[0],     norms[1],
+    state.scales = {norms[0],          norms[1],
                     codes[0].residual, codes[1].residual,
-                    fabs(offset), fabs(queries.bias[begin + c]),
-                    roundings,    fused::kSubnormal * static_cast<double>(2 * d + 4)};
+                    fabs(offset),      fabs(queries.bias[begin + c]),
+                    roundings,         fused::kSubnormal * static_cast<double>(2 * d + 4)};
     state.offset = static_cast<float>(offset);
     state.q_scale = static_cast<float>(codes[0].scale);
     state.w_scale = static_cast<float>(codes[1].scale);
@@ -169,9 +169,8 @@ struct RowTerms {
 };
 
 __device__ inline RowTerms terms_of(const DevicePoints& points, std::size_t row) {
-    const double tile = points.storage == ScanStorage::int8
-                            ? static_cast<double>(points.tile_scale[row])
-                            : 1.0;
+    const double tile =
+        points.storage == ScanStorage::int8 ? static_cast<double>(points.tile_scale[row]) : 1.0;
     const double scale = row_scale_of(points, row);
     return {static_cast<float>(points.inv_norm[row] * tile), static_cast<float>(scale * tile),
             static_cast<float>(scale), static_cast<float>(row_bias_of(points, row))};
@@ -238,8 +237,9 @@ __global__ void __launch_bounds__(kBlockThreads)
             RIEMEM_UNROLL
             for (unsigned i = 0; i < kRowsTogether; ++i) {
                 const std::size_t row = first + i < n ? first + i : n - 1;
-                x[i] = kSplit ? __uint_as_float(static_cast<unsigned>(points.high[row * d + t]) << 16)
-                              : points.rows[row * points.stride + t];
+                x[i] = kSplit
+                           ? __uint_as_float(static_cast<unsigned>(points.high[row * d + t]) << 16)
+                           : points.rows[row * points.stride + t];
             }
             RIEMEM_UNROLL
             for (unsigned j = 0; j < 2 * Q; ++j) {
@@ -262,9 +262,8 @@ __global__ void __launch_bounds__(kBlockThreads)
             for (unsigned c = 0; c < Q; ++c) {
                 if (c >= queries) break;
                 const float shift = terms.scale * work.states[first_query + c].offset + terms.bias;
-                put(work, n, first_query + c, base + i, first + i,
-                    terms.cos_scale * sums[i][2 * c], terms.rie_scale * sums[i][2 * c + 1] + shift,
-                    2 * c, part);
+                put(work, n, first_query + c, base + i, first + i, terms.cos_scale * sums[i][2 * c],
+                    terms.rie_scale * sums[i][2 * c + 1] + shift, 2 * c, part);
             }
         }
     }
@@ -277,9 +276,9 @@ template <bool kSplit>
 __global__ void __launch_bounds__(kTileThreads)
     score_tile(DevicePoints points, DeviceOptions options, Workspace work, std::size_t begin,
                std::size_t count) {
-    RIEMEM_SHARED(float, left, kTileDepth * (kPartRows + 4));
-    RIEMEM_SHARED(float, right, kTileDepth * kTileColumns);
-    RIEMEM_SHARED(float, part, kTileColumns * kPartRows);
+    RIEMEM_SHARED(float, left, kTileDepth*(kPartRows + 4));
+    RIEMEM_SHARED(float, right, kTileDepth* kTileColumns);
+    RIEMEM_SHARED(float, part, kTileColumns* kPartRows);
     constexpr unsigned kPitch = kPartRows + 4;  // fewer threads meet in one bank
     const std::size_t n = points.count;
     const std::size_t d = points.dim;
@@ -386,9 +385,8 @@ __global__ void __launch_bounds__(kPartRows)
 }
 
 template <bool kSplit>
-Status launch_float(const DevicePoints& points, const DeviceOptions& options,
-                    const Workspace& work, std::size_t begin, std::size_t count,
-                    cudaStream_t stream) {
+Status launch_float(const DevicePoints& points, const DeviceOptions& options, const Workspace& work,
+                    std::size_t begin, std::size_t count, cudaStream_t stream) {
     const auto parts = static_cast<unsigned>(part_count(points.count));
     const auto groups = [count](unsigned width) {
         return static_cast<unsigned>((count + width - 1) / width);
@@ -428,8 +426,8 @@ Status launch_scores(const DevicePoints& points, const DeviceQueries& queries,
     }
     const auto parts = static_cast<unsigned>(part_count(points.count));
     if (count == 1) {
-        return RIEMEM_LAUNCH((score_int8<1>), dim3(parts), dim3(kPartRows), stream, points,
-                             options, work, begin, count);
+        return RIEMEM_LAUNCH((score_int8<1>), dim3(parts), dim3(kPartRows), stream, points, options,
+                             work, begin, count);
     }
     return RIEMEM_LAUNCH((score_int8<kPairs>),
                          dim3(parts, static_cast<unsigned>((count + kPairs - 1) / kPairs)),

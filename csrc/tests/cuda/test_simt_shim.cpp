@@ -189,10 +189,10 @@ RIEMEM_TEST(every_barrier_of_fused_topk_is_missed_when_it_is_not_there) {
                               std::vector<std::int64_t>(b, -2), std::vector<double>(b * k, -2.0)};
                 cuda::DeviceOptions options;
                 options.cosine_weight = 0.5;
-                const auto workspace = device<unsigned char>(
-                    cuda::fused_topk_workspace(points, b, options.norm, k));
-                // Finite, so that what is read too early is a wrong number and not a NaN, which would
-                // only cost the certificate and never the answer.
+                const auto workspace =
+                    device<unsigned char>(cuda::fused_topk_workspace(points, b, options.norm, k));
+                // Finite, so that what is read too early is a wrong number and not a NaN, which
+                // would only cost the certificate and never the answer.
                 std::memset(workspace->data(), 0x3f, workspace->size());
                 const cuda::DeviceTopk result{answer.indices.data(), answer.scores.data(),
                                               answer.counts.data()};
@@ -225,7 +225,8 @@ RIEMEM_TEST(every_barrier_of_fused_topk_is_missed_when_it_is_not_there) {
             noticed = noticed || found;
             if (noticed) break;
         }
-        if (!noticed) std::fprintf(stderr, "nobody misses the barrier of %s:%d\n", file.c_str(), line);
+        if (!noticed)
+            std::fprintf(stderr, "nobody misses the barrier of %s:%d\n", file.c_str(), line);
         CHECK(noticed);
     }
     simt::set_options({});

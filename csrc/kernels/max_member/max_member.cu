@@ -1,0 +1,225 @@
+// Streaming assignment in float64 throughout: what a GPU spends on reading the rows hides it, and
+// nothing has to be certified.
+#include "cuda/warp.hpp"
+#include "kernels/max_member/max_member_cuda.hpp"
+
+namespace riemem::cuda {
+namespace {
+
+constexpr unsigned kRowsPerBlock = kBlockThreads / 8;  // eight lanes to a row
+
+template <typename T>
+__device__ inline double group_square(const T* x, std::size_t d) {
+    double part = 0.0;
+    for (std::size_t t = threadIdx.x % 8; t < d; t += 8) {
+        const double value = static_cast<double>(x[t]);
+        part += value * value;
+    }
+    return sum_eight(part);
+}
+
+// The defining value, from canonical sums.
+__device__ inline double cosine(double dot, double square_a, double square_b) {
+    const double product = square_a * square_b;
+    if (!(product > 0.0)) return 0.0;
+    const double value = dot / sqrt(product);
+    return value < -1.0 ? -1.0 : (value > 1.0 ? 1.0 : value);
+}
+
+__global__ void __launch_bounds__(kBlockThreads)
+    measure(const float* rows, std::size_t dim, std::size_t count, double* squares) {
+    const std::size_t row = blockIdx.x * std::size_t{kRowsPerBlock} + threadIdx.x / 8;
+    const std::size_t safe = row < count ? row : count - 1;
+    const double square = group_square(rows + safe * dim, dim);
+    if (row < count && threadIdx.x % 8 == 0) squares[row] = square;
+}
+
+// values: the cosines of the chunk to the rows that are members, then to the centres.
+__global__ void __launch_bounds__(kBlockThreads)
+    find_cosines(DeviceAtoms state, const float* chunk, std::size_t members, double* values) {
+    const std::size_t entries = members + static_cast<std::size_t>(*state.counts);
+    const std::size_t entry = blockIdx.x * std::size_t{kRowsPerBlock} + threadIdx.x / 8;
+    const double own = group_square(chunk, state.dim);
+    double dot = 0.0;
+    double other = 0.0;
+    // A group that is past the end comes along: all lanes of a warp meet in the sums.
+    if (entry >= members && entry < entries) {
+        const std::size_t atom = entry - members;
+        const double* sum = state.sums + atom * state.padded;
+        for (std::size_t t = threadIdx.x % 8; t < state.dim; t += 8) {
+            dot += static_cast<double>(chunk[t]) * sum[t];
+        }
+        other = state.sum_squares[atom];
+    } else if (entry < members) {
+        const float* row = state.rows + entry * state.dim;
+        for (std::size_t t = threadIdx.x % 8; t < state.dim; t += 8) {
+            dot += static_cast<double>(row[t]) * static_cast<double>(chunk[t]);
+        }
+        other = state.squares[entry];
+    }
+    dot = sum_eight(dot);
+    if (entry < entries && threadIdx.x % 8 == 0) values[entry] = cosine(dot, other, own);
+}
+
+// The largest key over the block, the same in every thread. parts is 8 keys of shared memory.
+template <typename Parts>
+__device__ Key block_max(Key value, Parts& parts) {
+    value = warp_max(value);
+    __syncthreads();
+    if (lane_of() == 0) parts[warp_of()] = value;
+    __syncthreads();
+    Key most = 0;
+    for (unsigned i = 0; i < kBlockThreads / kWarpLanes; ++i) {
+        const Key part = parts[i];
+        most = part > most ? part : most;
+    }
+    return most;
+}
+
+// The winner among the cosines of one chunk. members: rows that count; 0 by centres alone.
+struct Winner {
+    double best;
+    std::size_t atom;
+};
+
+template <typename Parts>
+__device__ Winner decide(const DeviceAtoms& state, Route route, std::size_t members,
+                         std::size_t atoms, const double* values, Parts& parts) {
+    const double* centres = values + members;
+    const bool all = route == Route::max_member;
+    const std::size_t first = all ? 0 : members;
+    const std::size_t end = members + atoms;
+    Key own = 0;
+    for (std::size_t i = first + threadIdx.x; i < end; i += blockDim.x) {
+        const Key key = key_of(values[i]);
+        own = key > own ? key : own;
+    }
+    const double best = double_of(block_max(own, parts));
+    // Among the atoms that reach it the one with the highest centre, then the oldest.
+    const auto atom_of = [&](std::size_t i) {
+        return i < members ? static_cast<std::size_t>(state.atom[i]) : i - members;
+    };
+    own = 0;
+    for (std::size_t i = first + threadIdx.x; i < end; i += blockDim.x) {
+        if (values[i] != best) continue;
+        const Key key = key_of(centres[atom_of(i)]);
+        own = key > own ? key : own;
+    }
+    const double highest = double_of(block_max(own, parts));
+    own = 0;
+    for (std::size_t i = first + threadIdx.x; i < end; i += blockDim.x) {
+        if (values[i] != best || centres[atom_of(i)] != highest) continue;
+        const Key key = ~static_cast<Key>(atom_of(i));
+        own = key > own ? key : own;
+    }
+    const auto atom = static_cast<std::size_t>(~block_max(own, parts));
+    if (route != Route::nearest_fallback) return {best, atom};
+    own = key_of(best);
+    for (std::size_t i = threadIdx.x; i < members; i += blockDim.x) {
+        if (static_cast<std::size_t>(state.atom[i]) != atom) continue;
+        const Key key = key_of(values[i]);
+        own = key > own ? key : own;
+    }
+    return {double_of(block_max(own, parts)), atom};
+}
+
+// Decides for one row and puts it into its atom. One block.
+__global__ void __launch_bounds__(kBlockThreads)
+    join(DeviceAtoms state, double threshold, Route route, std::size_t row, const double* values,
+         double* score, std::uint8_t* created) {
+    RIEMEM_SHARED(Key, parts, kBlockThreads / kWarpLanes);
+    const auto atoms = static_cast<std::size_t>(*state.counts);
+    Winner winner{NAN, 0};
+    if (atoms > 0) winner = decide(state, route, row, atoms, values, parts);
+    const bool opens = !(winner.best > threshold);
+    const std::size_t atom = opens ? atoms : winner.atom;
+    const float* x = state.rows + row * state.dim;
+    double* sum = state.sums + atom * state.padded;
+    const double inverse = 1.0 / sqrt(state.squares[row]);
+    for (std::size_t t = threadIdx.x; t < state.padded; t += blockDim.x) {
+        const double before = opens ? 0.0 : sum[t];
+        sum[t] = t < state.dim ? before + static_cast<double>(x[t]) * inverse : before;
+    }
+    __syncthreads();
+    const double square = group_square(sum, state.padded);
+    const double length = square > 0.0 ? 1.0 / sqrt(square) : 0.0;
+    float* centre = state.centres + atom * state.dim;
+    for (std::size_t t = threadIdx.x; t < state.dim; t += blockDim.x) {
+        centre[t] = static_cast<float>(sum[t] * length);
+    }
+    if (threadIdx.x != 0) return;
+    state.sum_squares[atom] = square;
+    state.atom[row] = static_cast<std::int64_t>(atom);
+    state.sizes[atom] = opens ? 1 : state.sizes[atom] + 1;
+    if (opens) *state.counts = atoms + 1;
+    *score = winner.best;
+    *created = opens ? 1 : 0;
+}
+
+// Decides for one chunk and leaves everything as it is. One block.
+__global__ void __launch_bounds__(kBlockThreads)
+    look(DeviceAtoms state, Route route, std::size_t members, const double* values,
+         std::int64_t* atom, double* score) {
+    RIEMEM_SHARED(Key, parts, kBlockThreads / kWarpLanes);
+    const auto atoms = static_cast<std::size_t>(*state.counts);
+    Winner winner{NAN, 0};
+    if (atoms > 0) winner = decide(state, route, members, atoms, values, parts);
+    if (threadIdx.x != 0) return;
+    *atom = atoms > 0 ? static_cast<std::int64_t>(winner.atom) : -1;
+    *score = winner.best;
+}
+
+dim3 groups_of(std::size_t entries) {
+    return {static_cast<unsigned>((entries + kRowsPerBlock - 1) / kRowsPerBlock)};
+}
+
+}  // namespace
+
+std::size_t max_member_workspace(std::size_t rows, std::size_t atoms) {
+    return (rows + atoms) * sizeof(double);
+}
+
+Status max_member_assign(const DeviceAtoms& state, double threshold, Route route,
+                         std::size_t row_count, std::size_t count, std::size_t atoms_before,
+                         double* scores, std::uint8_t* created, void* workspace,
+                         cudaStream_t stream) {
+    if (count == 0) return cudaSuccess;
+    const dim3 block(kBlockThreads);
+    auto* values = static_cast<double*>(workspace);
+    Status status =
+        RIEMEM_LAUNCH(measure, groups_of(count), block, stream, state.rows + row_count * state.dim,
+                      state.dim, count, state.squares + row_count);
+    for (std::size_t p = 0; p < count && status == cudaSuccess; ++p) {
+        const std::size_t row = row_count + p;
+        const std::size_t entries = row + atoms_before + p;
+        if (entries > 0) {
+            status = RIEMEM_LAUNCH(find_cosines, groups_of(entries), block, stream, state,
+                                   state.rows + row * state.dim, row, values);
+        }
+        if (status != cudaSuccess) break;
+        status = RIEMEM_LAUNCH(join, dim3(1), block, stream, state, threshold, route, row, values,
+                               scores + p, created + p);
+    }
+    return status;
+}
+
+Status max_member_nearest(const DeviceAtoms& state, Route route, std::size_t row_count,
+                          std::size_t atoms_before, const float* chunks, std::size_t count,
+                          std::int64_t* atoms, double* scores, void* workspace,
+                          cudaStream_t stream) {
+    const dim3 block(kBlockThreads);
+    auto* values = static_cast<double*>(workspace);
+    Status status = cudaSuccess;
+    for (std::size_t p = 0; p < count && status == cudaSuccess; ++p) {
+        if (row_count + atoms_before > 0) {
+            status = RIEMEM_LAUNCH(find_cosines, groups_of(row_count + atoms_before), block, stream,
+                                   state, chunks + p * state.dim, row_count, values);
+        }
+        if (status != cudaSuccess) break;
+        status = RIEMEM_LAUNCH(look, dim3(1), block, stream, state, route, row_count, values,
+                               atoms + p, scores + p);
+    }
+    return status;
+}
+
+}  // namespace riemem::cuda
