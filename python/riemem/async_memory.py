@@ -100,8 +100,9 @@ class AsyncMemory:
     -----
     A cancelled read returns at once. A cancelled write that has not begun never begins; one that
     runs is told to stop where it can be (`add_many`, `import_`, `import_from`, `export`,
-    `reembed_store`), and in any case the cancellation arrives only when the thread is done with the
-    store: nothing goes on behind the caller's back. A write is whole or has not happened; whether
+    `maintain`, `check`, `reembed_store`), and in any case the cancellation arrives only when the
+    thread is done with the store: nothing goes on behind the caller's back. A write is whole or
+    has not happened; whether
     it has, a `key` given at `add` makes harmless to ask by doing it again.
 
     Examples
@@ -207,6 +208,10 @@ class AsyncMemory:
     recall = _writing(Memory.recall)  # a compressor's sensitivities are kept in the store
     atoms = _writing(Memory.atoms)  # the first call makes them
     stats = _reading(Memory.stats)
+    used = _writing(Memory.used)
+    weigh = _writing(Memory.weigh)
+    life = _reading(Memory.life)
+    maintain = _stoppable(Memory.maintain)
     check = _stoppable(Memory.check)
     compact = _writing(Memory.compact)
     export = _stoppable(Memory.export)

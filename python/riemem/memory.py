@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from riemem import models, packing
+from riemem._lives import LifeMethods
 from riemem.errors import ArgumentError, DTypeError, ModelNotFoundError, StoreLockedError
 from riemem.foreign import read_foreign
 from riemem.packing import Context, Dropped
@@ -23,6 +24,7 @@ from riemem.retrieval.reembed import check_all, embed_again, repair_store
 from riemem.retrieval.refine import Refinement, refined
 from riemem.store import CheckReport, Forgotten, Record, Store, atoms, reads, writes
 from riemem.store.atoms import MemoryAtom
+from riemem.store.awake import Asleep, Life, Maintained, states
 from riemem.store.exchange import Exported
 from riemem.store.filters import Scope, check_id, check_ids, scope
 from riemem.store.records import Draft, check_integer, check_name, draft
@@ -32,7 +34,7 @@ from riemem.store.times import parse_instant
 from riemem.store.transfer import back_up, export_to, parcel_from
 
 __all__ = ["CheckReport", "Context", "Dropped", "Exported", "ForeignImport", "Forgotten", "Hit"]
-__all__ += ["Imported", "Memory", "Record", "SearchResult"]
+__all__ += ["Imported", "Life", "Maintained", "Memory", "Record", "SearchResult"]
 
 Filters = Mapping[str, Any]
 Instant = str | datetime
@@ -49,7 +51,7 @@ _Records = list[Record]
 _Atoms = list[MemoryAtom]
 
 
-class Memory:
+class Memory(LifeMethods):
     """Long-term memory in one file. Open it with :meth:`open`; close it, or use ``with``.
 
     One object may be used from many threads, and one file from many processes. After a fork the
@@ -58,7 +60,8 @@ class Memory:
     Every call takes the same scope: `profile` (by default the one given at open), `session`, and
     `filters`, a mapping with any of ``speaker``, ``session`` (a list means any of), ``since``,
     ``until`` (instants, inclusive), ``ids``, ``metadata`` (a mapping), or a metadata key itself,
-    whose value must be equal (a list means any of). Filters apply before the best are taken.
+    whose value must be equal (a list means any of), and ``lifecycle``, a state or a list of states.
+    Filters apply before the best are taken.
 
     Instants are ISO 8601 text with an offset or ``Z``, or datetimes with a time zone.
 
@@ -75,6 +78,7 @@ class Memory:
         self._store = store
         self._embedder = embedder
         self._profile = profile
+        self._asleep = Asleep(store)
         self._lock = threading.Lock()
         self._channels: dict[str, HybridChannel] = {}
 
@@ -424,6 +428,7 @@ class Memory:
         ranking: str | Ranking = "default",
         near_duplicates: float | None = None,
         reranker: Any = None,
+        archived: bool = False,
     ) -> SearchResult:
         """Return the memories nearest to a query, best first.
 
@@ -445,6 +450,8 @@ class Memory:
             Leave out a hit whose cosine to a better one is above this, such as 0.98.
         reranker : Reranker, str or path, optional
             ``scores(query, texts)``, or the folder of a cross-encoder; it sees the 50 best.
+        archived : bool
+            Also memories that :meth:`maintain` archived; so does the filter "lifecycle".
 
         Returns
         -------
@@ -471,7 +478,7 @@ class Memory:
         refinement = Refinement.of(near_duplicates, reranker)
         where = self._scope(profile, session, filters, at)
         day = None if at is None else day_of(parse_instant(at, "at"))
-        allowed = reads.find_ids(self._store, where) if where.narrowed else None
+        allowed = self._asleep.allowed(where, archived)
         if count == 0 or (allowed is not None and allowed.size == 0):
             return SearchResult(scoring="nothing to rank")
         channel = self._channel(where.profile)
@@ -495,6 +502,7 @@ class Memory:
         at: Instant | None = None,
         profile: str | None = None,
         session: str | None = None,
+        archived: bool = False,
     ) -> Context:
         """Find memories and put them, dated and in time order, into a token budget.
 
@@ -518,7 +526,7 @@ class Memory:
             :func:`riemem.packing.delimited`.
         k : int
             How many memories are looked at.
-        filters, at, profile, session
+        filters, at, profile, session, archived
             As for :meth:`search`.
 
         Returns
@@ -543,7 +551,9 @@ class Memory:
             packing.check_compressor(compressor)
             if layout != "flat":
                 raise ArgumentError("layout: a compressor makes its own; leave layout='flat'")
-        hits = self.search(query, k=k, filters=filters, at=at, profile=profile, session=session)
+        where: dict[str, Any] = {"filters": filters, "at": at, "profile": profile}
+        where |= {"session": session, "archived": archived}
+        hits = self.search(query, k=k, **where)
         framed = packing.delimited if delimited else str
         inner, count = count, lambda text: inner(framed(text))
         if layout == "grouped":
@@ -593,11 +603,14 @@ class Memory:
     ) -> dict[str, Any]:
         """Return counts of the scope (``memories``, ``sessions``, ...) and facts about the file.
 
-        ``skipped`` names the channels of the search that cannot run here.
+        ``skipped`` names the channels of the search that cannot run here; ``lifecycle`` counts
+        the states as of the last :meth:`maintain`.
         """
-        found = reads.statistics(self._store, self._scope(profile, session, filters))
+        where = self._scope(profile, session, filters)
+        found = reads.statistics(self._store, where)
         found["readonly"] = self._store.readonly
         found["skipped"] = unavailable()
+        found["lifecycle"] = states(self._store, where)
         return found
 
     # -- upkeep ------------------------------------------------------------------------------

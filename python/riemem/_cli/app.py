@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from .. import errors
-from . import atoms, distill, evaluate, mcp, memories, models, transfer, upkeep
+from . import atoms, distill, evaluate, lives, mcp, memories, models, transfer, upkeep
 from .output import to_json
 
 __all__ = ["cli", "run"]
@@ -196,6 +196,7 @@ def cli() -> None:
 
 for _command in (
     *memories.COMMANDS,
+    *lives.COMMANDS,
     *upkeep.COMMANDS,
     *transfer.COMMANDS,
     *models.COMMANDS,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import ArgumentError, TextError
-from .options import INSTANT, Opener, pairs, scope_options, with_store
+from .options import INSTANT, Opener, archived_option, pairs, scope_options, with_store
 from .output import brief, emit, instant, note, paragraph, progress, safe, width
 
 if TYPE_CHECKING:
@@ -174,6 +174,7 @@ def _full(record: Record) -> str:
 @click.option("-k", "--k", type=_COUNT, default=10, show_default=True, help="Hits to return.")
 @click.option("--at", type=INSTANT, help="Only what was known at this instant or day.")
 @click.option("--explain", is_flag=True, help="Also the score of each channel.")
+@archived_option
 @scope_options
 @with_store(readonly=True)
 def search_command(
@@ -182,13 +183,15 @@ def search_command(
     k: int,
     at: str | None,
     explain: bool,
+    archived: bool,
     session: str | None,
     filters: dict[str, Any] | None,
     as_json: bool,
 ) -> None:
     """Find the memories nearest to QUERY, best first."""
     with opener.open() as memory:
-        hits = memory.search(query, k=k, session=session, filters=filters, at=at, explain=explain)
+        options: dict[str, Any] = {"session": session, "filters": filters, "at": at}
+        hits = memory.search(query, k=k, explain=explain, archived=archived, **options)
     found = {"query": query, "k": k, "scoring": hits.scoring, "skipped": hits.skipped}
 
     def text() -> str:
@@ -232,6 +235,7 @@ def _note_skipped(skipped: Sequence[str], as_json: bool) -> None:
     show_default=True,
     help="One list in time order, or grouped by the atoms of `riemem cluster`.",
 )
+@archived_option
 @scope_options
 @with_store(readonly=True)
 def recall_command(
@@ -239,6 +243,7 @@ def recall_command(
     query: str,
     token_budget: int,
     layout: str,
+    archived: bool,
     session: str | None,
     filters: dict[str, Any] | None,
     as_json: bool,
@@ -248,9 +253,8 @@ def recall_command(
     The context goes to standard output, and what it cost to standard error.
     """
     with opener.open() if layout == "flat" else opener.open_for_atoms() as memory:
-        context = memory.recall(
-            query, token_budget=token_budget, layout=layout, session=session, filters=filters
-        )
+        options: dict[str, Any] = {"session": session, "filters": filters, "archived": archived}
+        context = memory.recall(query, token_budget=token_budget, layout=layout, **options)
     document = {"query": query, "token_budget": token_budget, **asdict(context)}
     emit(as_json, document, context.text)
     if not as_json:

@@ -29,6 +29,7 @@ __all__ = [
     "INSTANT",
     "MissingStoreError",
     "Opener",
+    "archived_option",
     "default_store",
     "json_option",
     "load_embedder",
@@ -160,6 +161,13 @@ def embedder_option(function: F) -> F:
         metavar="NAME",
         help="minilm (the default), a model folder, an id in the local Hugging Face cache, or "
         "hashing[:DIM]: no model, finds shared words only, for tests and machines without one.",
+    )(function)
+
+
+def archived_option(function: F) -> F:
+    """Add ``--archived``."""
+    return click.option(
+        "--archived", is_flag=True, help="Also memories that `riemem maintain` archived."
     )(function)
 
 

@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 
 from riemem.store.atoms import check_atoms, place_missing, remember
+from riemem.store.awake import check_lives, relive, repair_lives
+from riemem.store.precisions import check_precisions, repair_precisions
 from riemem.store.records import check_metadata
 from riemem.store.segments import check_segments, drop_segments
-from riemem.store.sqlite import Store, get_meta, read_identity
+from riemem.store.sqlite import Store, get_meta, has_table, read_identity
+from riemem.store.uses import check_uses, repair_uses
 
 __all__ = ["CheckReport", "check_store", "rebuild_derived"]
 
@@ -76,6 +79,10 @@ def check_store(store: Store) -> CheckReport:
         _check_labels(connection, report)
         report.problems += check_atoms(connection)
         report.problems += check_segments(connection)
+        if has_table(connection, "uses"):
+            report.problems += check_uses(connection)
+            report.problems += check_lives(connection)
+            report.problems += check_precisions(connection)
         newest = connection.execute("SELECT coalesce(max(revision), 0) FROM memories").fetchone()[0]
         if newest > int(get_meta(connection, "revision") or 0):
             report.problems.append("meta: the revision is behind the newest memory")
@@ -94,6 +101,9 @@ def rebuild_derived(store: Store, report: CheckReport) -> None:
         connection.execute("DELETE FROM vectors WHERE memory_id NOT IN (SELECT id FROM memories)")
         connection.execute("DELETE FROM atoms WHERE memory_id NOT IN (SELECT id FROM memories)")
         placed = place_missing(store, transaction)
+        repair_uses(connection)
+        repair_lives(connection)
+        repair_precisions(connection)
         connection.execute("DELETE FROM labels")
         for memory_id, metadata in connection.execute("SELECT id, metadata FROM memories"):
             _, labels = check_metadata(json.loads(metadata))
@@ -109,7 +119,8 @@ def rebuild_derived(store: Store, report: CheckReport) -> None:
         )
         connection.execute("REINDEX")
     remember(store, transaction, placed)
-    report.repaired += ["labels", "words", "indexes", "atoms", "segments"]
+    relive(store)
+    report.repaired += ["labels", "words", "indexes", "atoms", "segments", "uses", "lifecycle"]
 
 
 def _check_vectors(connection: sqlite3.Connection, report: CheckReport) -> None:

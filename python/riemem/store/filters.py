@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from riemem._arrays import as_choice
 from riemem.errors import ArgumentError, DTypeError
+from riemem.lifecycle import STATES
 from riemem.store.records import canonical, check_integer, check_metadata, check_name
 from riemem.store.times import parse_instant
 
@@ -30,12 +32,15 @@ class Scope:
     parameters : tuple
     narrowed : bool
         True when it asks for more than the profile.
+    by_state : bool
+        True when it names states of the lifecycle.
     """
 
     profile: str
     where: str
     parameters: tuple[Any, ...]
     narrowed: bool
+    by_state: bool = False
 
     def only(self, ids: Iterable[int]) -> Scope:
         """The same scope, further limited to some ids."""
@@ -44,6 +49,7 @@ class Scope:
             f"{self.where} AND id IN (SELECT value FROM json_each(?))",
             (*self.parameters, json.dumps(list(ids))),
             True,
+            self.by_state,
         )
 
 
@@ -63,6 +69,7 @@ def scope(
     filters : mapping, optional
         ``speaker``, ``session`` (a value, None for "none given", or a list: any of), ``since`` and
         ``until`` (instants, both inclusive), ``ids`` (iterable of int), ``metadata`` (a mapping);
+        ``lifecycle`` (a state or a list: any of);
         any other key is a metadata key. A metadata value must be equal; a list means any of its
         values, or the list itself.
     at : str or datetime, optional
@@ -94,7 +101,8 @@ def scope(
     if at is not None:
         parts.append("observed_at <= ?")
         parameters.append(parse_instant(at, "at"))
-    return Scope(profile, " AND ".join(parts), tuple(parameters), len(parts) > 1)
+    by_state = filters is not None and "lifecycle" in filters
+    return Scope(profile, " AND ".join(parts), tuple(parameters), len(parts) > 1, by_state)
 
 
 def check_ids(ids: object, name: str = "ids") -> list[int]:
@@ -145,6 +153,8 @@ def _condition(key: str, value: Any) -> tuple[str, list[Any]]:
     if key == "ids":
         ids = check_ids(value, "filters['ids']")
         return "id IN (SELECT value FROM json_each(?))", [json.dumps(ids)]
+    if key == "lifecycle":
+        return _state_condition(value)
     if key == "metadata":
         if not isinstance(value, Mapping):
             raise DTypeError(f"filters['metadata']: expected a mapping, got {type(value).__name__}")
@@ -162,6 +172,19 @@ def _name_condition(column: str, value: Any) -> tuple[str, list[Any]]:
     if any(n is None for n in names):
         sql = f"({sql} OR {column} IS NULL)"
     return sql, checked
+
+
+def _state_condition(value: Any) -> tuple[str, list[Any]]:
+    several = isinstance(value, (list, tuple, set, frozenset))
+    wanted = sorted(
+        {as_choice(v, "filters['lifecycle']", STATES) for v in value}
+        if several
+        else {as_choice(value, "filters['lifecycle']", STATES)}
+    )
+    sql = f"id IN (SELECT memory_id FROM lifecycle WHERE state IN ({_marks(wanted, 'lifecycle')}))"
+    if STATES[0] in wanted:  # what no maintenance has looked at yet
+        sql = f"({sql} OR id NOT IN (SELECT memory_id FROM lifecycle))"
+    return sql, list(wanted)
 
 
 def _label_condition(key: str, value: Any) -> tuple[str, list[Any]]:

@@ -17,6 +17,7 @@ from riemem.store.schema import (
     SCHEMA_V1,
     SEGMENTS,
     SENSITIVITIES,
+    USES,
     WORDS_BY_WRITER,
 )
 from riemem.store.times import now_us
@@ -40,6 +41,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(3, "memories have atoms", ATOMS),
     Migration(4, "sensitivities are kept", SENSITIVITIES),
     Migration(5, "words and the metric are kept in segments", SEGMENTS),
+    Migration(6, "uses, lifecycle and precisions", USES),
 )
 
 SCHEMA_VERSION = MIGRATIONS[-1].version

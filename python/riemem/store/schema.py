@@ -10,6 +10,7 @@ __all__ = [
     "SCHEMA_V1",
     "SEGMENTS",
     "SENSITIVITIES",
+    "USES",
     "WORDS_BY_WRITER",
 ]
 
@@ -178,5 +179,45 @@ SEGMENTS = (
     """CREATE TRIGGER segments_vector_stale AFTER UPDATE ON vectors BEGIN
         DELETE FROM segments
             WHERE kind = 'metric' AND first <= old.memory_id AND last >= old.memory_id;
+    END""",
+)
+
+# What happened to memories since they were stored (riemem.store.uses), how awake they are
+# (riemem.store.awake), and what confirmed uses taught about their vectors
+# (riemem.store.precisions).
+#
+# `uses` is numbered per memory from 1 without gaps, so that a log from which something was lost
+# shows it. `counts_from` is `at`, or the last maintenance if that was later. A memory that is said
+# to be of another time lives its life again; one that is embedded again begins to learn again.
+USES = (
+    """CREATE TABLE uses (
+        memory_id INTEGER NOT NULL REFERENCES memories (id) ON DELETE CASCADE,
+        number INTEGER NOT NULL,
+        at INTEGER NOT NULL,
+        counts_from INTEGER NOT NULL,
+        kind TEXT NOT NULL,
+        importance REAL,
+        PRIMARY KEY (memory_id, number)
+    ) STRICT, WITHOUT ROWID""",
+    """CREATE TABLE lifecycle (
+        memory_id INTEGER PRIMARY KEY REFERENCES memories (id) ON DELETE CASCADE,
+        state TEXT NOT NULL,
+        step INTEGER NOT NULL,
+        strength REAL NOT NULL,
+        position BLOB NOT NULL,
+        uses INTEGER NOT NULL
+    ) STRICT""",
+    "CREATE INDEX lifecycle_archived ON lifecycle (memory_id) WHERE state = 'archived'",
+    """CREATE TRIGGER lifecycle_stale AFTER UPDATE OF observed_at ON memories
+    WHEN old.observed_at <> new.observed_at BEGIN
+        DELETE FROM lifecycle WHERE memory_id = old.id;
+    END""",
+    """CREATE TABLE precisions (
+        memory_id INTEGER PRIMARY KEY REFERENCES memories (id) ON DELETE CASCADE,
+        gained BLOB NOT NULL,
+        confirmed INTEGER NOT NULL
+    ) STRICT""",
+    """CREATE TRIGGER precisions_stale AFTER DELETE ON vectors WHEN old.chunk = 0 BEGIN
+        DELETE FROM precisions WHERE memory_id = old.memory_id;
     END""",
 )

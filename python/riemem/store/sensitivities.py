@@ -6,11 +6,10 @@ text or speaker by a trigger. The key is a hash of the text, the model and the c
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 
 from riemem.errors import StoreLockedError
-from riemem.store.sqlite import Store
+from riemem.store.sqlite import Store, has_table
 
 __all__ = ["StoredSensitivities"]
 
@@ -41,22 +40,13 @@ class StoredSensitivities:
         if new is not None:
             return new
         with self._store.reading() as connection:
-            if self._missing(connection):
+            if not has_table(connection, "sensitivities"):
                 return None
             row = connection.execute(
                 "SELECT value FROM sensitivities WHERE memory_id = ? AND key = ?",
                 (memory_id, key),
             ).fetchone()
         return None if row is None else bytes(row[0])
-
-    def _missing(self, connection: sqlite3.Connection) -> bool:
-        """Return whether the store is of an older schema: opened read-only it stays so."""
-        return (
-            connection.execute(
-                "SELECT 1 FROM sqlite_master WHERE name = 'sensitivities'"
-            ).fetchone()
-            is None
-        )
 
     def put(self, memory_id: int, key: str, value: bytes) -> None:
         """Keep `value` until `flush` writes it."""

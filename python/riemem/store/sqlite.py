@@ -342,6 +342,14 @@ def set_meta(connection: sqlite3.Connection, key: str, value: object) -> None:
         connection.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (key, value))
 
 
+def has_table(connection: sqlite3.Connection, name: str) -> bool:
+    """Whether the store has a table: one of an older schema, opened read-only, may lack it."""
+    found = connection.execute(
+        "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,)
+    )
+    return found.fetchone() is not None
+
+
 def read_identity(connection: sqlite3.Connection) -> Identity | None:
     """Return whose vectors the store holds, or None while it holds none."""
     embedder = get_meta(connection, "embedder")
