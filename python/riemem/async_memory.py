@@ -207,6 +207,7 @@ class AsyncMemory:
     search = _reading(Memory.search)
     recall = _writing(Memory.recall)  # a compressor's sensitivities are kept in the store
     atoms = _writing(Memory.atoms)  # the first call makes them
+    vectors = _reading(Memory.vectors)
     stats = _reading(Memory.stats)
     used = _writing(Memory.used)
     weigh = _writing(Memory.weigh)

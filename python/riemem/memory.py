@@ -9,6 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from riemem import models, packing
 from riemem._lives import LifeMethods
 from riemem.errors import ArgumentError, DTypeError, ModelNotFoundError, StoreLockedError
@@ -593,6 +596,28 @@ class Memory(LifeMethods):
         [('kite red', (1, 2))]
         """
         return atoms.list_atoms(self._store, self._scope(profile, None, None).profile)
+
+    def vectors(
+        self,
+        *,
+        profile: str | None = None,
+        session: str | None = None,
+        filters: Filters | None = None,
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+        """Return ids (N,), ascending, and unit vectors (N, d) of the memories of the scope.
+
+        A memory longer than the embedder's window has one vector a window; the first is returned.
+
+        Examples
+        --------
+        >>> from riemem.embed import HashingEmbedder
+        >>> with Memory.open(":memory:", embedder=HashingEmbedder(dim=64)) as memory:
+        ...     _ = memory.add("red kite")
+        ...     ids, rows = memory.vectors()
+        >>> ids.tolist(), rows.shape
+        ([1], (1, 64))
+        """
+        return reads.first_vectors(self._store, self._scope(profile, session, filters))
 
     def stats(
         self,

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from .. import errors
-from . import atoms, distill, evaluate, lives, mcp, memories, models, transfer, upkeep
+from . import atoms, distill, evaluate, lives, mcp, memories, models, plots, transfer, upkeep
 from .output import to_json
 
 __all__ = ["cli", "run"]
@@ -201,6 +201,7 @@ for _command in (
     *transfer.COMMANDS,
     *models.COMMANDS,
     *atoms.COMMANDS,
+    *plots.COMMANDS,
     *distill.COMMANDS,
     *evaluate.COMMANDS,
     *mcp.COMMANDS,

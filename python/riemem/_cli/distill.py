@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .atoms import plot_group
 from .options import json_option
 from .output import emit, safe
+from .plots import plot_group
 
 if TYPE_CHECKING:
     from ..distill import Distillation

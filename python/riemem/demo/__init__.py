@@ -45,6 +45,13 @@ class Conversation:
     turns: tuple[Turn, ...]
     questions: tuple[Question, ...]
 
+    def items(self) -> list[dict[str, str]]:
+        """Return the turns as :meth:`riemem.Memory.add_many` takes them."""
+        return [
+            {"text": turn.text, "speaker": turn.speaker, "session": turn.session, "when": turn.when}
+            for turn in self.turns
+        ]
+
 
 @dataclass(frozen=True)
 class Ranked:
@@ -190,15 +197,11 @@ def run(
     (8, True)
     """
     conversation, chosen = load(), load_embedder(embedder)
-    items = [
-        {"text": turn.text, "speaker": turn.speaker, "session": turn.session, "when": turn.when}
-        for turn in conversation.turns
-    ]
     with (
         tempfile.TemporaryDirectory(prefix="riemem-demo-") as folder,
         Memory.open(Path(folder) / "demo.db", embedder=chosen) as memory,
     ):
-        ids = memory.add_many(items, progress=progress)
+        ids = memory.add_many(conversation.items(), progress=progress)
         positions = {memory_id: position for position, memory_id in enumerate(ids)}
         by_cosine = _cosine_rankings(conversation, chosen, k)
         answers = tuple(

@@ -32,7 +32,7 @@ __all__ = [
     "find_records",
     "revision_of",
 ]
-__all__ += ["statistics", "stored_vectors"]
+__all__ += ["first_vectors", "statistics", "stored_vectors"]
 
 _COLUMNS = "id, text, speaker, session, profile, observed_at, created_at, updated_at, metadata, key"
 
@@ -267,6 +267,21 @@ def stored_vectors(store: Store, memory_id: int) -> npt.NDArray[np.float32]:
             (memory_id,),
         )
     return decode(blobs, identity.dim if identity else 0)
+
+
+def first_vectors(
+    store: Store, where: Scope
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+    """Return the ids of a scope's memories, ascending, and the vector of each first window."""
+    with store.reading() as connection:
+        identity = read_identity(connection)
+        rows = connection.execute(
+            "SELECT memory_id, vector FROM vectors WHERE chunk = 0 AND memory_id IN "
+            f"(SELECT id FROM memories WHERE {where.where}) ORDER BY memory_id",
+            where.parameters,
+        ).fetchall()
+    ids = np.array([row[0] for row in rows], np.int64)
+    return ids, decode([row[1] for row in rows], identity.dim if identity else 0)
 
 
 def everything(store: Store) -> tuple[int, list[Record]]:
