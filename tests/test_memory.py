@@ -83,6 +83,7 @@ def test_a_hit_has_every_field_of_the_documentation(memory: Memory) -> None:
     assert isinstance(hits, SearchResult)
     hit = hits[0]
     names = "id text score speaker session when created_at metadata channels why"
+    names += " source trust superseded_by"
     assert " ".join(field.name for field in dataclasses.fields(Hit)) == names
     assert (hit.id, hit.speaker, hit.session) == (1, "Dave", "s1")
     assert hit.text == "I've taken up photography"

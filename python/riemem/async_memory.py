@@ -219,6 +219,18 @@ class AsyncMemory:
     import_ = _stoppable(Memory.import_)
     import_from = _stoppable(Memory.import_from)
     backup = _writing(Memory.backup)
+    conflicts = _reading(Memory.conflicts)
+    resolve = _writing(Memory.resolve)
+    undo = _writing(Memory.undo)
+    check_conflicts = _writing(Memory.check_conflicts)
+    trust = _reading(Memory.trust)
+    mark = _writing(Memory.mark)
+    history = _reading(Memory.history)
+    feedback = _writing(Memory.feedback)
+    weights = _reading(Memory.weights)
+    judgements = _reading(Memory.judgements)
+    replay_weights = _reading(Memory.replay_weights)
+    reset_weights = _writing(Memory.reset_weights)
 
 
 class _Opening:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from riemem import models, packing
+from riemem._doubts import DoubtMethods
 from riemem._lives import LifeMethods
 from riemem.errors import ArgumentError, DTypeError, ModelNotFoundError, StoreLockedError
 from riemem.foreign import read_foreign
@@ -28,13 +29,22 @@ from riemem.retrieval.refine import Refinement, refined
 from riemem.store import CheckReport, Forgotten, Record, Store, atoms, reads, writes
 from riemem.store.atoms import MemoryAtom
 from riemem.store.awake import Asleep, Life, Maintained, states
+from riemem.store.claims import superseders
 from riemem.store.exchange import Exported
 from riemem.store.filters import Scope, check_id, check_ids, scope
-from riemem.store.records import Draft, check_integer, check_name, draft
+from riemem.store.records import (
+    Draft,
+    check_flag,
+    check_integer,
+    check_name,
+    check_weight,
+    draft,
+)
 from riemem.store.sensitivities import StoredSensitivities
 from riemem.store.sqlite import require_identity
 from riemem.store.times import parse_instant
 from riemem.store.transfer import back_up, export_to, parcel_from
+from riemem.store.trust import trust_of
 
 __all__ = ["CheckReport", "Context", "Dropped", "Exported", "ForeignImport", "Forgotten", "Hit"]
 __all__ += ["Imported", "Life", "Maintained", "Memory", "Record", "SearchResult"]
@@ -54,7 +64,7 @@ _Records = list[Record]
 _Atoms = list[MemoryAtom]
 
 
-class Memory(LifeMethods):
+class Memory(LifeMethods, DoubtMethods):
     """Long-term memory in one file. Open it with :meth:`open`; close it, or use ``with``.
 
     One object may be used from many threads, and one file from many processes. After a fork the
@@ -82,6 +92,8 @@ class Memory(LifeMethods):
         self._embedder = embedder
         self._profile = profile
         self._asleep = Asleep(store)
+        self._read_claims = True
+        self._adaptive = False
         self._lock = threading.Lock()
         self._channels: dict[str, HybridChannel] = {}
 
@@ -96,6 +108,8 @@ class Memory(LifeMethods):
         timeout: float = 5.0,
         durability: str = "full",
         create: bool = True,
+        claims: bool = True,
+        adaptive: bool = False,
     ) -> Memory:
         """Open a store, making it if there is none.
 
@@ -115,6 +129,10 @@ class Memory(LifeMethods):
             "full": an acknowledged write survives a power cut. "normal": the death of the process.
         create : bool
             False refuses a path without a store.
+        claims : bool
+            Read what new memories claim and note what that conflicts with.
+        adaptive : bool
+            Let :meth:`feedback` change the weights of the channels.
 
         Raises
         ------
@@ -142,7 +160,10 @@ class Memory(LifeMethods):
         except BaseException:
             store.close()
             raise
-        return cls(store, turns, name)
+        memory = cls(store, turns, name)
+        memory._read_claims = check_flag(claims, "claims")
+        memory._adaptive = check_flag(adaptive, "adaptive")
+        return memory
 
     def __enter__(self) -> Memory:
         return self
@@ -184,6 +205,9 @@ class Memory(LifeMethods):
         profile: str | None = None,
         key: str | None = None,
         duplicates: str = "keep",
+        source: str | None = None,
+        valid_from: Instant | None = None,
+        valid_to: Instant | None = None,
     ) -> int:
         """Store one memory and return its id.
 
@@ -204,6 +228,10 @@ class Memory(LifeMethods):
             Without a key every add makes a memory, also of a text that is already there. "skip"
             gives a memory that repeats another of its profile in text, speaker, session, metadata
             and, where it is given, `when`, that one's id, and stores nothing.
+        source : str, optional
+            Where it comes from, such as the name of a document or of another program.
+        valid_from, valid_to : str or datetime, optional
+            When what it says holds, if that is known; the end does not belong to it.
 
         Raises
         ------
@@ -213,7 +241,8 @@ class Memory(LifeMethods):
         StoreLockedError, StoreReadOnlyError, StoreError
         """
         item: dict[str, Any] = {"text": text, "speaker": speaker, "session": session, "when": when}
-        item |= {"metadata": metadata, "profile": profile, "key": key}
+        item |= {"metadata": metadata, "profile": profile, "key": key, "source": source}
+        item |= {"valid_from": valid_from, "valid_to": valid_to}
         skip = _skips(duplicates)
         return self._insert([draft(item, self._profile)], None, skip)[0]
 
@@ -266,7 +295,16 @@ class Memory(LifeMethods):
         )
         if blobs is None:
             return []
-        ids = iter(writes.insert(self._store, fresh, blobs, identity, skip_duplicates=skip))
+        ids = iter(
+            writes.insert(
+                self._store,
+                fresh,
+                blobs,
+                identity,
+                skip_duplicates=skip,
+                read_claims=self._read_claims,
+            )
+        )
         return [known[i] if i in known else next(ids) for i in range(len(drafts))]
 
     def update(
@@ -324,7 +362,10 @@ class Memory(LifeMethods):
             if self._embedder.render(turn) != before:
                 identity = self._embedder.identity()
                 (blobs,) = self._embedder.embed_turns([turn]) or [[]]
-            if writes.update(self._store, writes.Change(memory_id, new, revision, blobs), identity):
+            change = writes.Change(
+                memory_id, new, revision, blobs, tuple(changed), self._read_claims
+            )
+            if writes.update(self._store, change, identity):
                 return reads.find_one(self._store, self._scope(old.profile, None, None), memory_id)
         raise StoreLockedError(
             f"{self.path}: memory {memory_id} was changed by others during each of {_ATTEMPTS} "
@@ -432,6 +473,7 @@ class Memory(LifeMethods):
         near_duplicates: float | None = None,
         reranker: Any = None,
         archived: bool = False,
+        trust: float = 0.0,
     ) -> SearchResult:
         """Return the memories nearest to a query, best first.
 
@@ -455,6 +497,8 @@ class Memory(LifeMethods):
             ``scores(query, texts)``, or the folder of a cross-encoder; it sees the 50 best.
         archived : bool
             Also memories that :meth:`maintain` archived; so does the filter "lifecycle".
+        trust : float
+            Weight of trust in the score; 0 leaves it out.
 
         Returns
         -------
@@ -477,6 +521,7 @@ class Memory(LifeMethods):
         """
         text = check_query(query)
         count = min(check_integer(k, "k", 0), _MOST_HITS)
+        weight = check_weight(trust, "trust")
         rule = as_ranking(ranking)
         refinement = Refinement.of(near_duplicates, reranker)
         where = self._scope(profile, session, filters, at)
@@ -484,12 +529,20 @@ class Memory(LifeMethods):
         allowed = self._asleep.allowed(where, archived)
         if count == 0 or (allowed is not None and allowed.size == 0):
             return SearchResult(scoring="nothing to rank")
+        rule = self._adapted(rule, where.profile, weight)
         channel = self._channel(where.profile)
         asked = refinement.asked(count)
         found = channel.search(text, asked, allowed, explain=explain, ranking=rule, at=day)
         records = reads.records_by_id(self._store, [memory_id for memory_id, _ in found])
         found = refined(found, refinement, text, records, channel.dense, count)
-        return make_result(found, records, explain=explain)
+        ids = [memory_id for memory_id, _ in found]
+        return make_result(
+            found,
+            records,
+            explain=explain,
+            trusted=trust_of(self._store, ids),
+            superseded=superseders(self._store, ids),
+        )
 
     def recall(
         self,

@@ -12,7 +12,19 @@ from typing import Any
 import click
 
 from .. import errors
-from . import atoms, distill, evaluate, lives, mcp, memories, models, plots, transfer, upkeep
+from . import (
+    atoms,
+    distill,
+    doubts,
+    evaluate,
+    lives,
+    mcp,
+    memories,
+    models,
+    plots,
+    transfer,
+    upkeep,
+)
 from .output import to_json
 
 __all__ = ["cli", "run"]
@@ -202,6 +214,7 @@ for _command in (
     *models.COMMANDS,
     *atoms.COMMANDS,
     *plots.COMMANDS,
+    *doubts.COMMANDS,
     *distill.COMMANDS,
     *evaluate.COMMANDS,
     *mcp.COMMANDS,

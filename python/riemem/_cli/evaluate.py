@@ -182,6 +182,31 @@ def latency_command(
     emit(as_json, {"rows": rows}, lambda: latency_text(rows))
 
 
+@eval_group.command("conflicts")
+@click.option(
+    "--half",
+    type=click.Choice(["reporting", "development", "all"]),
+    default="reporting",
+    show_default=True,
+    help="No rule was made with the reporting half.",
+)
+@embedder_option
+@json_option
+def conflicts_command(half: str, embedder: str | None, as_json: bool) -> None:
+    """Precision and recall of the contradictions that are found, on labelled pairs that come along.
+
+    Beside the rules: thresholds on the cosine, and the score of the published code.
+    """
+    from ..embed import MiniLMEmbedder
+    from ..evaluation.consistency import run_consistency
+
+    with progress("eval") as bar:
+        report = run_consistency(
+            half=half, embedder=load_embedder(embedder) or MiniLMEmbedder(), progress=bar
+        )
+    emit(as_json, report.to_dict(), report.to_text)
+
+
 @eval_group.command("compression")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @click.option(

@@ -50,9 +50,12 @@ def _turn_options(function: Any) -> Any:
 @click.option(
     "--jsonl",
     type=click.Path(exists=True, dir_okay=False, allow_dash=True),
-    help="One JSON object a line: text, speaker, session, when, metadata, profile, key.",
+    help="One JSON object a line: text, speaker, session, when, metadata, profile, key, source.",
 )
 @_turn_options
+@click.option("--source", help="Where it comes from.")
+@click.option("--valid-from", type=INSTANT, help="From when on it holds.")
+@click.option("--valid-to", type=INSTANT, help="Until when it holds.")
 @with_store(create=True)
 def add_command(
     opener: Opener,
@@ -62,6 +65,9 @@ def add_command(
     session: str | None,
     when: str | None,
     meta_pairs: tuple[str, ...],
+    source: str | None,
+    valid_from: str | None,
+    valid_to: str | None,
     as_json: bool,
 ) -> None:
     """Store memories: one per TEXT, or with - one per line of standard input.
@@ -73,6 +79,9 @@ def add_command(
         "session": session,
         "when": when,
         "metadata": pairs(meta_pairs, "--meta") or None,
+        "source": source,
+        "valid_from": valid_from,
+        "valid_to": valid_to,
     }
     common = {key: value for key, value in given.items() if value is not None}
     items = [common | item for item in _items(texts, jsonl)]
@@ -175,6 +184,8 @@ def _full(record: Record) -> str:
 @click.option("--at", type=INSTANT, help="Only what was known at this instant or day.")
 @click.option("--explain", is_flag=True, help="Also the score of each channel.")
 @archived_option
+@click.option("--trust", type=float, default=0.0, help="Weight of trust in the score.")
+@click.option("--adaptive", is_flag=True, help="With the weights that feedback has changed.")
 @scope_options
 @with_store(readonly=True)
 def search_command(
@@ -184,13 +195,15 @@ def search_command(
     at: str | None,
     explain: bool,
     archived: bool,
+    trust: float,
+    adaptive: bool,
     session: str | None,
     filters: dict[str, Any] | None,
     as_json: bool,
 ) -> None:
     """Find the memories nearest to QUERY, best first."""
-    with opener.open() as memory:
-        options: dict[str, Any] = {"session": session, "filters": filters, "at": at}
+    options: dict[str, Any] = {"session": session, "filters": filters, "at": at, "trust": trust}
+    with opener.open(adaptive=adaptive) as memory:
         hits = memory.search(query, k=k, explain=explain, archived=archived, **options)
     found = {"query": query, "k": k, "scoring": hits.scoring, "skipped": hits.skipped}
 
@@ -201,7 +214,11 @@ def search_command(
             lines.append(paragraph(hit.text, indent=5, lines=3))
             if explain:
                 channels = (f"{name} {value:.4g}" for name, value in hit.channels.items())
-                lines.append(f"     {', '.join(channels)}")
+                origin = f"trust {hit.trust:.3f}, source {safe(hit.source or '-')}"
+                lines.append(f"     {', '.join(channels)}; {origin}")
+            if hit.superseded_by:
+                by = ", ".join(map(str, hit.superseded_by))
+                lines.append(f"     superseded by {by}")
         if explain:
             lines.append(f"scored by {hits.scoring}")
         return "\n".join(lines) or "nothing found"

@@ -126,7 +126,7 @@ class Opener:
         if not self.path.exists():
             raise MissingStoreError(f"store: no such file: {self.path}")
 
-    def open(self) -> Memory:
+    def open(self, *, adaptive: bool = False) -> Memory:
         """Open the store; only a command that adds may make a new one."""
         from ..memory import Memory
 
@@ -141,6 +141,7 @@ class Opener:
             readonly=self.readonly,
             timeout=self.timeout,
             create=self.create,
+            adaptive=adaptive,
         )
 
     def open_for_atoms(self) -> Memory:

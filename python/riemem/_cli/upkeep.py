@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .doubts import conflict_text
 from .options import Opener, load_embedder, scope_options, with_store
 from .output import emit, progress, safe
 
@@ -47,9 +48,20 @@ def stats_command(
 
 @click.command("check")
 @click.option("--repair", is_flag=True, help="Rebuild what disagrees with the texts.")
+@click.option(
+    "--conflicts", is_flag=True, help="Instead: whether the memories agree with each other."
+)
 @with_store()
-def check_command(opener: Opener, repair: bool, as_json: bool) -> int:
-    """Prove that vectors, words and labels agree with the memories. Exit code 3 if they do not."""
+def check_command(opener: Opener, repair: bool, conflicts: bool, as_json: bool) -> int:
+    """Prove that vectors, words and labels agree with the memories. Exit code 3 if they do not.
+
+    With --conflicts all claims of the profile are compared; conflicts are no fault, and the exit
+    code is 0.
+    """
+    if conflicts:
+        if repair:
+            raise click.UsageError("--conflicts: expected no --repair beside it")
+        return _check_conflicts(opener, as_json)
     with opener.open() as memory, progress("check") as bar:
         report = memory.check(repair=repair, progress=bar)
     counts = ", ".join(f"{number} {name}" for name, number in report.counts.items())
@@ -58,6 +70,31 @@ def check_command(opener: Opener, repair: bool, as_json: bool) -> int:
     lines.append(f"{'in order' if report.ok else 'NOT in order'}: {counts}")
     emit(as_json, {"check": report.as_dict()}, "\n".join(map(safe, lines)))
     return 0 if report.ok else 3
+
+
+def _check_conflicts(opener: Opener, as_json: bool) -> int:
+    with opener.open() as memory:
+        found = memory.check_conflicts()
+
+    def text() -> str:
+        numbers = found.cohomology
+        lines = [
+            f"{found.claims} claims of {found.memories} memories, {found.read} read just now",
+            f"coboundary {numbers.c1} x {numbers.c0}, rank {numbers.rank}, "
+            f"dim H^0 {numbers.h0}, dim H^1 {numbers.h1}",
+            f"{len(found.obstructed)} attributes without a global section, largest kappa "
+            f"{found.kappa:.3f}",
+            f"{len(found.conflicts)} conflicts, {found.found} new, {len(found.open)} open",
+        ]
+        lines += [
+            f"bounded: {group.subject}: {group.attribute}: the newest {group.compared} of "
+            f"{group.size} claims were compared"
+            for group in found.bounded
+        ]
+        return safe("\n".join([*lines, *map(conflict_text, found.open)]))
+
+    emit(as_json, {"conflicts": found.as_dict()}, text)
+    return 0
 
 
 @click.command("reembed")

@@ -26,6 +26,7 @@ CHANNELS = (
     "questions",
     "entities",
     "profile",
+    "trust",
 )
 
 
@@ -54,6 +55,9 @@ class Ranking:
         A turn within reach of a found one gets this share of its score; 0 turns it off.
     bridges : bool
         For multi-hop questions, what links the query's entities gets a vote of its own.
+    superseded : bool
+        A memory that supersedes another takes its place where that is higher, and the other comes
+        after it.
     source : str
         Where the constants come from.
     """
@@ -69,6 +73,7 @@ class Ranking:
     multipliers: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     scenes: float = 0.0
     bridges: bool = False
+    superseded: bool = True
     source: str = ""
 
     def __post_init__(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from riemem.errors import ArgumentError, DTypeError
 from riemem.retrieval.channel import ChannelHits
 from riemem.store import Record
 from riemem.store.records import check_text
+from riemem.store.trust import Trust
 
 __all__ = ["Hit", "SearchResult", "check_query", "make_result"]
 
@@ -34,6 +35,13 @@ class Hit:
         weighting, ``"cosine"`` is the plain cosine of the best chunk, ``"chunk"`` its number.
     why : str
         With ``explain=True``: the channels in words, the largest first; otherwise empty.
+    source : str or None
+        Where the memory comes from, as given at add.
+    trust : float
+        Between 0 and 1; 0.5 for a memory of which nothing is known. See
+        :class:`riemem.store.trust.Trust`.
+    superseded_by : tuple of int
+        Memories that say that it is no longer so.
     """
 
     id: int
@@ -46,6 +54,9 @@ class Hit:
     metadata: dict[str, Any]
     channels: dict[str, float]
     why: str = ""
+    source: str | None = None
+    trust: float = 0.5
+    superseded_by: tuple[int, ...] = ()
 
 
 class SearchResult(list[Hit]):
@@ -92,10 +103,16 @@ def check_query(query: object) -> str:
 
 
 def make_result(
-    found: ChannelHits, records: Mapping[int, Record], *, explain: bool = False
+    found: ChannelHits,
+    records: Mapping[int, Record],
+    *,
+    explain: bool = False,
+    trusted: Mapping[int, Trust] | None = None,
+    superseded: Mapping[int, Sequence[int]] | None = None,
 ) -> SearchResult:
     """Join a channel's hits with the memories; one that was forgotten meanwhile is left out."""
     hits = []
+    unknown = Trust()
     for memory_id, score in found:
         record = records.get(memory_id)
         if record is not None:
@@ -111,6 +128,9 @@ def make_result(
                     metadata=record.metadata,
                     channels=dict(found.details.get(memory_id, {})),
                     why=_in_words(found.details.get(memory_id, {})) if explain else "",
+                    source=(trust := (trusted or {}).get(memory_id, unknown)).source,
+                    trust=trust.mean,
+                    superseded_by=tuple((superseded or {}).get(memory_id, ())),
                 )
             )
     return SearchResult(hits, scoring=found.scoring, skipped=found.notes)

@@ -17,6 +17,7 @@ from riemem.retrieval.bridges import bridge_scores
 from riemem.retrieval.channel import ChannelHits, Ids
 from riemem.retrieval.corpus import Corpus, CorpusView, Floats, Mask
 from riemem.retrieval.dates import require_calendar
+from riemem.retrieval.demotion import Edges, follow_edges, put_in_order
 from riemem.retrieval.dense import MANY, DenseChannel, VectorScores
 from riemem.retrieval.embedding import MAX_CHUNKS, TurnEmbedder
 from riemem.retrieval.entities import entity_scores
@@ -27,6 +28,7 @@ from riemem.retrieval.query_type import query_kind
 from riemem.retrieval.scenes import scene_gains
 from riemem.retrieval.temporal import temporal_scores, time_word_scores
 from riemem.store import Store
+from riemem.store.trust import Trust, read_trust
 
 #: Of many memories: how many of each channel are looked at, and of how many of those the
 #: neighbours.
@@ -87,10 +89,12 @@ class HybridChannel:
     name = "hybrid"
 
     def __init__(self, store: Store, profile: str, embedder: TurnEmbedder) -> None:
+        self._store, self._profile = store, profile
         self._corpus = Corpus(store, profile)
         self.dense = DenseChannel(store, profile, embedder)
         self._lock = threading.Lock()
         self._rows: tuple[Ids, CorpusView, Ids, bool] | None = None
+        self._edges: Edges | None = None
 
     def search(
         self,
@@ -127,7 +131,7 @@ class HybridChannel:
         passes = gathered.passes
         if k <= 0 or not passes.any():
             return ChannelHits(scoring="no memories", notes=gathered.notes)
-        joined = self.join(query, rule, gathered)
+        joined = self._demoted(rule, gathered, self.join(query, rule, gathered))
         ids = gathered.view.ids[joined.rows]
         best = top(joined.scores, ids, k)
         found, scores = ids[best].tolist(), joined.scores[best].tolist()
@@ -208,6 +212,8 @@ class HybridChannel:
             channels["substance"] = view.substance
         if "questions" in wanted:
             channels["questions"] = view.questions
+        if "trust" in wanted:
+            channels["trust"] = self._trust(view)
         kind = query_kind(query)
         rows = None
         if found is not None and found.rows is not None and ranking.method == "sum":
@@ -243,6 +249,24 @@ class HybridChannel:
             shares["scenes"] = scene_gains(everywhere, view, passes, ranking.scenes)[rows]
             scores = scores + shares["scenes"]
         return Fused(rows, scores, shares)
+
+    def _demoted(self, ranking: Ranking, gathered: Gathered, joined: Fused) -> Fused:
+        """Put what was superseded below what supersedes it."""
+        if not ranking.superseded:
+            return joined
+        self._edges = edges = follow_edges(self._store, self._profile, self._edges)
+        return (
+            put_in_order(joined, edges, gathered.view, gathered.passes) if edges.pairs else joined
+        )
+
+    def _trust(self, view: CorpusView) -> Floats:
+        """Expected trust of each row, less that of a memory of which nothing is known."""
+        with self._store.reading() as connection:
+            known = read_trust(connection, None)
+        usual = Trust().mean
+        return np.array(
+            [known[i].mean - usual if i in known else 0.0 for i in view.ids.tolist()], np.float64
+        )
 
     def _fill(
         self,

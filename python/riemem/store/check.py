@@ -11,6 +11,7 @@ import numpy as np
 
 from riemem.store.atoms import check_atoms, place_missing, remember
 from riemem.store.awake import check_lives, relive, repair_lives
+from riemem.store.claims import check_claims, repair_claims
 from riemem.store.precisions import check_precisions, repair_precisions
 from riemem.store.records import check_metadata
 from riemem.store.segments import check_segments, drop_segments
@@ -83,6 +84,7 @@ def check_store(store: Store) -> CheckReport:
             report.problems += check_uses(connection)
             report.problems += check_lives(connection)
             report.problems += check_precisions(connection)
+        report.problems += check_claims(connection)
         newest = connection.execute("SELECT coalesce(max(revision), 0) FROM memories").fetchone()[0]
         if newest > int(get_meta(connection, "revision") or 0):
             report.problems.append("meta: the revision is behind the newest memory")
@@ -104,6 +106,7 @@ def rebuild_derived(store: Store, report: CheckReport) -> None:
         repair_uses(connection)
         repair_lives(connection)
         repair_precisions(connection)
+        repair_claims(transaction)
         connection.execute("DELETE FROM labels")
         for memory_id, metadata in connection.execute("SELECT id, metadata FROM memories"):
             _, labels = check_metadata(json.loads(metadata))
@@ -121,6 +124,7 @@ def rebuild_derived(store: Store, report: CheckReport) -> None:
     remember(store, transaction, placed)
     relive(store)
     report.repaired += ["labels", "words", "indexes", "atoms", "segments", "uses", "lifecycle"]
+    report.repaired.append("claims")
 
 
 def _check_vectors(connection: sqlite3.Connection, report: CheckReport) -> None:

@@ -26,6 +26,7 @@ from riemem.store.filters import Scope
 from riemem.store.records import Draft, check_integer, draft
 from riemem.store.sqlite import Identity, Store, read_identity
 from riemem.store.times import format_instant, now_us, parse_instant
+from riemem.store.trust import read_trust
 
 __all__ = ["FORMAT", "VERSION", "Exported", "Incoming", "Parcel"]
 __all__ += ["json_objects", "no_constant", "read_lines", "write_lines"]
@@ -38,7 +39,7 @@ _LONGEST_LINE = 1 << 28
 
 _BATCH = 500
 _FIELDS = {"id", "profile", "session", "speaker", "text", "when", "created_at", "updated_at"}
-_FIELDS |= {"metadata", "key", "vectors"}
+_FIELDS |= {"metadata", "key", "vectors", "source", "valid_from", "valid_to"}
 _REQUIRED = ("id", "profile", "text", "when", "created_at", "updated_at")
 
 Progress = Callable[[int, int], Any]
@@ -140,6 +141,11 @@ def write_lines(
             for name, moment in zip(("when", "created_at", "updated_at"), row[5:8], strict=True):
                 line[name] = format_instant(moment)
             line |= {"metadata": json.loads(row[8]), "key": row[9]}
+            known = read_trust(connection, row[:1]).get(row[0])
+            if known is not None:
+                origin = {"source": known.source, "valid_from": known.valid_from}
+                origin["valid_to"] = known.valid_to
+                line |= {name: value for name, value in origin.items() if value is not None}
             if vectors:
                 blobs = connection.execute(
                     "SELECT vector FROM vectors WHERE memory_id = ? ORDER BY chunk", row[:1]
@@ -302,6 +308,7 @@ def _incoming(
         if line.get(key) is None:
             raise ArgumentError(f"{where}{key}: missing")
     item = {name: line.get(name) for name in ("text", "speaker", "session", "when", "metadata")}
+    item |= {name: line.get(name) for name in ("source", "valid_from", "valid_to")}
     item |= {"key": line.get("key"), "profile": line["profile"] if profile is None else profile}
     memory_id = check_integer(line["id"], f"{where}id", 1)
     if memory_id > 2**63 - 1:

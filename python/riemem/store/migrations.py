@@ -14,6 +14,7 @@ from riemem.errors import SchemaVersionError
 from riemem.store.schema import (
     APPLICATION_ID,
     ATOMS,
+    DOUBTS,
     SCHEMA_V1,
     SEGMENTS,
     SENSITIVITIES,
@@ -42,6 +43,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(4, "sensitivities are kept", SENSITIVITIES),
     Migration(5, "words and the metric are kept in segments", SEGMENTS),
     Migration(6, "uses, lifecycle and precisions", USES),
+    Migration(7, "claims, conflicts, trust, history and feedback", DOUBTS),
 )
 
 SCHEMA_VERSION = MIGRATIONS[-1].version

@@ -19,10 +19,13 @@ __all__ = [
     "Draft",
     "Record",
     "canonical",
+    "check_flag",
     "check_integer",
     "check_metadata",
     "check_name",
     "check_text",
+    "check_valid_time",
+    "check_weight",
     "draft",
 ]
 
@@ -33,7 +36,8 @@ MAX_NAME_BYTES = 1024
 # Made once: json.dumps makes a new one at each call with options of its own.
 _AS_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _AS_CANONICAL = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-_KNOWN = ("text", "speaker", "session", "when", "metadata", "profile", "key")
+_KNOWN: tuple[str, ...] = ("text", "speaker", "session", "when", "metadata", "profile", "key")
+_KNOWN += ("source", "valid_from", "valid_to")
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,9 @@ class Draft(NamedTuple):
     metadata: str = "{}"
     labels: tuple[tuple[str, str], ...] = ()
     key: str | None = None
+    source: str | None = None
+    valid_from: int | None = None
+    valid_to: int | None = None
 
     @property
     def when(self) -> str | None:
@@ -150,6 +157,42 @@ def check_integer(value: object, name: str, minimum: int) -> int:
     return number
 
 
+def check_flag(value: object, name: str) -> bool:
+    """Return a bool; nothing else will do.
+
+    Raises
+    ------
+    DTypeError
+
+    Examples
+    --------
+    >>> check_flag(True, "adaptive")
+    True
+    """
+    if not isinstance(value, bool):
+        raise DTypeError(f"{name}: expected bool, got {type(value).__name__} {_brief(value)}")
+    return value
+
+
+def check_weight(value: object, name: str) -> float:
+    """Return a finite number as a float.
+
+    Raises
+    ------
+    DTypeError, ArgumentError
+
+    Examples
+    --------
+    >>> check_weight(2, "trust")
+    2.0
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise DTypeError(f"{name}: expected a number, got {type(value).__name__} {_brief(value)}")
+    if not math.isfinite(value):
+        raise ArgumentError(f"{name}: expected a finite number, got {value}")
+    return float(value)
+
+
 def check_metadata(
     value: object, name: str = "metadata"
 ) -> tuple[str, tuple[tuple[str, str], ...]]:
@@ -212,7 +255,7 @@ def draft(item: Mapping[str, Any], profile: str, where: str = "") -> Draft:
     ----------
     item : mapping
         ``text`` and, if wanted, ``speaker``, ``session``, ``when``, ``metadata``, ``profile``,
-        ``key``.
+        ``key``, ``source``, ``valid_from``, ``valid_to``.
     profile : str
         Used when the item names none.
     where : str
@@ -235,10 +278,11 @@ def draft(item: Mapping[str, Any], profile: str, where: str = "") -> Draft:
     if "text" not in item:
         raise ArgumentError(f"{where}text: missing")
     names: list[str | None] = []
-    for name in ("speaker", "session", "profile", "key"):
+    for name in ("speaker", "session", "profile", "key", "source"):
         given = item.get(name)
         names.append(None if given is None else check_name(given, where + name))
-    speaker, session, own_profile, key = names
+    speaker, session, own_profile, key, source = names
+    valid_from, valid_to = check_valid_time(item.get("valid_from"), item.get("valid_to"), where)
     when: str | datetime | None = item.get("when")
     metadata, labels = check_metadata(item.get("metadata"), where + "metadata")
     return Draft(
@@ -250,7 +294,39 @@ def draft(item: Mapping[str, Any], profile: str, where: str = "") -> Draft:
         metadata=metadata,
         labels=labels,
         key=key,
+        source=source,
+        valid_from=valid_from,
+        valid_to=valid_to,
     )
+
+
+def check_valid_time(first: object, last: object, where: str = "") -> tuple[int | None, int | None]:
+    """Return a valid time in microseconds; either end may be missing.
+
+    Raises
+    ------
+    ArgumentError
+        It ends before it begins, or in the same instant.
+    DTypeError
+
+    Examples
+    --------
+    >>> check_valid_time("1970-01-01T00:00:00Z", None)
+    (0, None)
+    """
+    ends: list[int | None] = []
+    for name, given in (("valid_from", first), ("valid_to", last)):
+        if given is not None and not isinstance(given, (str, datetime)):
+            raise DTypeError(
+                f"{where}{name}: expected ISO 8601 text or a datetime, got {type(given).__name__}"
+            )
+        ends.append(None if given is None else parse_instant(given, where + name))
+    if ends[0] is not None and ends[1] is not None and ends[0] >= ends[1]:
+        raise ArgumentError(
+            f"{where}valid_to: expected an instant after valid_from "
+            f"({format_instant(ends[0])}), got {format_instant(ends[1])}"
+        )
+    return ends[0], ends[1]
 
 
 def _plain(value: object, name: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = [
     "APPLICATION_ID",
     "ATOMS",
+    "DOUBTS",
     "MIN_SQLITE",
     "PAGE_SIZE",
     "SCHEMA_V1",
@@ -220,4 +221,103 @@ USES = (
     """CREATE TRIGGER precisions_stale AFTER DELETE ON vectors WHEN old.chunk = 0 BEGIN
         DELETE FROM precisions WHERE memory_id = old.memory_id;
     END""",
+)
+
+# What memories claim (riemem.store.claims), which claims exclude each other, what was decided about
+# that, where memories come from and how far they are trusted (riemem.store.trust), and which
+# answers were useful (riemem.store.feedback). Every row belongs to a memory and goes with it.
+#
+# `history` and `decisions` only grow: a trigger refuses changes, and removals as long as the memory
+# is there. A removal that follows the memory's own (by the foreign key) passes.
+DOUBTS = (
+    """CREATE TABLE claims (
+        id INTEGER PRIMARY KEY,
+        memory_id INTEGER NOT NULL REFERENCES memories (id) ON DELETE CASCADE,
+        profile TEXT NOT NULL,
+        subject TEXT NOT NULL,
+        attribute TEXT NOT NULL,
+        value TEXT NOT NULL,
+        positive INTEGER NOT NULL,
+        single INTEGER NOT NULL,
+        first INTEGER NOT NULL,
+        last INTEGER NOT NULL,
+        change INTEGER NOT NULL,
+        said INTEGER NOT NULL
+    ) STRICT""",
+    "CREATE INDEX claims_about ON claims (profile, subject, attribute, said)",
+    "CREATE INDEX claims_value ON claims (profile, subject, attribute, value)",
+    "CREATE INDEX claims_name ON claims (profile, value) WHERE attribute = 'name'",
+    "CREATE INDEX claims_memory ON claims (memory_id)",
+    """CREATE TABLE conflicts (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        profile TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        rule TEXT NOT NULL,
+        kappa REAL NOT NULL,
+        older INTEGER NOT NULL REFERENCES memories (id) ON DELETE CASCADE,
+        newer INTEGER NOT NULL REFERENCES memories (id) ON DELETE CASCADE,
+        older_claim INTEGER NOT NULL REFERENCES claims (id) ON DELETE CASCADE,
+        newer_claim INTEGER NOT NULL REFERENCES claims (id) ON DELETE CASCADE,
+        decision INTEGER,
+        UNIQUE (older_claim, newer_claim)
+    ) STRICT""",
+    "CREATE INDEX conflicts_older ON conflicts (older)",
+    "CREATE INDEX conflicts_newer ON conflicts (newer)",
+    "CREATE INDEX conflicts_newer_claim ON conflicts (newer_claim)",
+    """CREATE TABLE decisions (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        conflict INTEGER NOT NULL REFERENCES conflicts (id) ON DELETE CASCADE,
+        parent INTEGER,
+        state TEXT NOT NULL,
+        keep INTEGER,
+        made_by TEXT NOT NULL,
+        at INTEGER NOT NULL
+    ) STRICT""",
+    "CREATE INDEX decisions_conflict ON decisions (conflict)",
+    """CREATE TRIGGER decisions_grow BEFORE UPDATE ON decisions BEGIN
+        SELECT raise(ABORT, 'decisions is append-only');
+    END""",
+    """CREATE TRIGGER decisions_stay BEFORE DELETE ON decisions
+    WHEN EXISTS (SELECT 1 FROM conflicts WHERE id = old.conflict) BEGIN
+        SELECT raise(ABORT, 'decisions is append-only');
+    END""",
+    """CREATE VIEW supersedes (conflict, profile, newer, older, older_claim, newer_claim) AS
+        SELECT c.id, c.profile, d.keep, CASE d.keep WHEN c.newer THEN c.older ELSE c.newer END,
+            CASE d.keep WHEN c.newer THEN c.older_claim ELSE c.newer_claim END,
+            CASE d.keep WHEN c.newer THEN c.newer_claim ELSE c.older_claim END
+        FROM conflicts c JOIN decisions d ON d.id = c.decision WHERE d.state = 'superseded'""",
+    """CREATE TABLE provenance (
+        memory_id INTEGER PRIMARY KEY REFERENCES memories (id) ON DELETE CASCADE,
+        source TEXT,
+        valid_from INTEGER,
+        valid_to INTEGER,
+        confirmed INTEGER NOT NULL DEFAULT 0,
+        contradicted INTEGER NOT NULL DEFAULT 0,
+        CHECK (valid_from IS NULL OR valid_to IS NULL OR valid_from < valid_to)
+    ) STRICT""",
+    """CREATE TABLE history (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        memory_id INTEGER NOT NULL REFERENCES memories (id) ON DELETE CASCADE,
+        at INTEGER NOT NULL,
+        event TEXT NOT NULL,
+        detail TEXT NOT NULL DEFAULT '{}'
+    ) STRICT""",
+    "CREATE INDEX history_memory ON history (memory_id)",
+    """CREATE TRIGGER history_grows BEFORE UPDATE ON history BEGIN
+        SELECT raise(ABORT, 'history is append-only');
+    END""",
+    """CREATE TRIGGER history_stays BEFORE DELETE ON history
+    WHEN EXISTS (SELECT 1 FROM memories WHERE id = old.memory_id) BEGIN
+        SELECT raise(ABORT, 'history is append-only');
+    END""",
+    """CREATE TABLE feedback (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        profile TEXT NOT NULL,
+        memory_id INTEGER NOT NULL REFERENCES memories (id) ON DELETE CASCADE,
+        query TEXT NOT NULL,
+        useful INTEGER NOT NULL,
+        shares TEXT NOT NULL,
+        at INTEGER NOT NULL
+    ) STRICT""",
+    "CREATE INDEX feedback_memory ON feedback (memory_id)",
 )

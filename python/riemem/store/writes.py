@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from riemem.clustering import MaxMemberClusters
 from riemem.errors import MemoryNotFoundError, StoreError
-from riemem.store import atoms, awake
+from riemem.store import atoms, awake, claims, trust
 from riemem.store.filters import Scope
 from riemem.store.records import Draft
 from riemem.store.sqlite import (
@@ -56,12 +56,17 @@ class Forgotten:
 
 @dataclass(frozen=True)
 class Change:
-    """New values of one memory; `blobs` None leaves its vectors as they are."""
+    """New values of one memory; `blobs` None leaves its vectors as they are.
+
+    `fields` names what changes, for the history.
+    """
 
     memory_id: int
     draft: Draft
     seen_revision: int
     blobs: Sequence[bytes] | None
+    fields: tuple[str, ...] = ()
+    read_claims: bool = True
 
 
 class Origin(NamedTuple):
@@ -101,6 +106,7 @@ def insert(
     *,
     skip_duplicates: bool = False,
     origins: Sequence[Origin] | None = None,
+    read_claims: bool = True,
 ) -> list[int]:
     """Store memories with their vectors, all of them or none, and return their ids.
 
@@ -118,6 +124,8 @@ def insert(
     origins : sequence of Origin, optional
         Where the drafts come from, ids ascending; they keep their ids if this store never held a
         memory.
+    read_claims : bool
+        Read what they claim, and note what that conflicts with.
 
     Raises
     ------
@@ -128,7 +136,7 @@ def insert(
         if require_identity(connection, identity, store.path) is None:
             write_identity(connection, identity)
         same: dict[object, int] = {}  # what was given in this call so far
-        ids, rows, vectors, labels = [], [], [], []
+        ids, rows, vectors, labels, said = [], [], [], [], []
         now = now_us()
         row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'memories'")
         first_id = next_id = int((row.fetchone() or (0,))[0]) + 1
@@ -153,6 +161,7 @@ def insert(
             )
             vectors += [(next_id, chunk, blob) for chunk, blob in enumerate(chunks)]
             labels += [(next_id, key, value) for key, value in item.labels]
+            said.append((next_id, item, observed))
             ids.append(next_id)
             next_id += 1
         connection.executemany(
@@ -169,6 +178,11 @@ def insert(
         _insert_vectors(transaction, vectors)
         firsts = {memory_id: blob for memory_id, chunk, blob in vectors if chunk == 0}
         _insert_labels(transaction, labels)
+        trust.remember_origin(
+            transaction, [(i, it.source, it.valid_from, it.valid_to) for i, it, _ in said]
+        )
+        if read_claims:
+            claims.record(transaction, [_said(*new) for new in said])
         placed = atoms.place(
             store,
             transaction,
@@ -216,6 +230,17 @@ def update(store: Store, change: Change, identity: Identity | None) -> bool:
             atoms.leave(connection, [change.memory_id])
             first = [(change.memory_id, item.profile, blob) for blob in change.blobs[:1]]
             placed = atoms.place(store, transaction, first)
+        trust.log(connection, change.memory_id, "updated", fields=list(change.fields))
+        if {"text", "speaker", "when"} & set(change.fields):
+            claims.drop(connection, change.memory_id)
+            if change.read_claims:
+                known = connection.execute(
+                    "SELECT valid_from, valid_to FROM provenance WHERE memory_id = ?",
+                    (change.memory_id,),
+                ).fetchone()
+                now = item._replace(valid_from=known[0], valid_to=known[1]) if known else item
+                observed = now_us() if item.observed_at is None else item.observed_at
+                claims.record(transaction, [_said(change.memory_id, now, observed)])
     atoms.remember(store, transaction, placed)
     return True
 
@@ -332,6 +357,13 @@ def compact(store: Store) -> bool:
             # Only what was pending before: another process may have forgotten more meanwhile.
             connection.execute("DELETE FROM meta WHERE key = 'erasing' AND value = ?", (pending,))
         return not busy
+
+
+def _said(memory_id: int, item: Draft, observed: int) -> claims.Said:
+    return claims.Said(
+        *(memory_id, item.profile, item.text, item.speaker, observed),
+        *(item.valid_from, item.valid_to),
+    )
 
 
 def _known(connection: sqlite3.Connection, item: Draft, skip_duplicates: bool) -> int | None:

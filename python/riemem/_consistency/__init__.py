@@ -1,0 +1,1 @@
+"""Claims, the rules that read them from text, and the sheaf that tells whether they agree."""

@@ -1,0 +1,116 @@
+"""A memory that was superseded comes after the one that supersedes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from riemem.retrieval.corpus import CorpusView, Mask
+from riemem.retrieval.fusion import Fused
+from riemem.store import Store
+from riemem.store.claims import edges_mark, superseding
+
+__all__ = ["Edges", "follow_edges", "put_in_order"]
+
+
+class Edges(NamedTuple):
+    """The supersedes edges of a profile as of one decision: newer over older."""
+
+    mark: int
+    pairs: Sequence[tuple[int, int]]
+
+
+def follow_edges(store: Store, profile: str, known: Edges | None) -> Edges:
+    """Return the edges as they are now; those that are known if nothing was decided since."""
+    with store.reading() as connection:
+        mark = edges_mark(connection)
+        if known is not None and known.mark == mark:
+            return known
+        return Edges(mark, superseding(connection, profile))
+
+
+def put_in_order(joined: Fused, edges: Edges, view: CorpusView, passes: Mask) -> Fused:
+    """Let each memory that supersedes another take its place, and the other follow it.
+
+    Whatever the older one answers, the newer one answers: it gets the older one's score where that
+    is higher, and the older one a score just below it. Nothing is left out, and each edge moves the
+    rest by one place at most. Where the newer one may not be returned (another session, said later
+    than ``at``) the older one keeps its place.
+
+    Parameters
+    ----------
+    joined : Fused
+    edges : Edges
+        Without circles.
+    view : CorpusView
+    passes : (n,) bool ndarray
+
+    Returns
+    -------
+    Fused
+        With a share "superseded"; with rows of newer memories that were not scored before.
+
+    Notes
+    -----
+    O(edges) per round, as many rounds as the longest chain is long.
+    """
+    row_of = view.cached(
+        "row_of",
+        lambda: {int(view.ids[row]): int(row) for row in np.flatnonzero(view.alive)},
+    )
+    place = {row: i for i, row in enumerate(joined.rows.tolist())}
+    pairs = []
+    added: list[int] = []
+    # Backwards from what was found: a newer memory that was not scored may itself be superseded.
+    waiting = list(edges.pairs)
+    while True:
+        later = []
+        for newer, older in waiting:
+            above, under = row_of.get(newer), row_of.get(older)
+            if above is None or under is None or not passes[above]:
+                continue
+            if under not in place:
+                later.append((newer, older))
+                continue
+            if above not in place:
+                place[above] = len(place)
+                added.append(above)
+            pairs.append((place[above], place[under]))
+        if not added or len(later) == len(waiting):
+            break
+        waiting = later
+    if not pairs:
+        return joined
+    before = np.concatenate([joined.scores, np.full(len(added), -np.inf)])
+    now = before.copy()
+    _settle(now, pairs)
+    rows = np.concatenate([joined.rows, np.array(added, np.int64)])
+    start = np.where(np.isfinite(before), before, 0.0)
+    shares = {
+        name: np.concatenate([share, np.zeros(len(added))]) for name, share in joined.shares.items()
+    }
+    shares["superseded"] = now - start
+    return Fused(rows, now, shares)
+
+
+def _settle(now: np.ndarray, pairs: Sequence[tuple[int, int]]) -> None:
+    """Raise the newer ones to what they supersede, then put the older ones just below."""
+    for _ in range(len(pairs) + 1):
+        raised = False
+        for newer, older in pairs:
+            if now[newer] < now[older]:
+                now[newer] = now[older]
+                raised = True
+        if not raised:
+            break
+    for _ in range(len(pairs) + 1):
+        lowered = False
+        for newer, older in pairs:
+            below = np.nextafter(now[newer], -np.inf)
+            if now[older] > below:
+                now[older] = below
+                lowered = True
+        if not lowered:
+            break
