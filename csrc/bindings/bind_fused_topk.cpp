@@ -174,6 +174,58 @@ void scores(const Points& points, const Array<double>& q, const Array<double>& w
     fused_scores(points.prepared().points, call.queries, call.options, view);
 }
 
+// Approximate scores of one query for every row, and the bound of their error.
+py::tuple approximate(const Points& points, const Array<double>& q, const Array<double>& w,
+                      const Array<double>& offsets, const Array<double>& query_bias,
+                      double cosine_weight, const std::string& isa) {
+    const PreparedPoints& prepared = points.prepared();
+    const Call call(prepared.points, q, w, offsets, query_bias, cosine_weight, 0, std::nullopt,
+                    isa);
+    if (call.queries.count != 1) throw InvalidArgument("q: expected one query");
+    Array<double> out(static_cast<py::ssize_t>(prepared.points.rows.rows));
+    double* data = out.mutable_data();
+    double bound = 0.0;
+    {
+        const py::gil_scoped_release release;
+        bound = fused_approximate(prepared, call.queries, call.options, data);
+    }
+    return py::make_tuple(out, bound);
+}
+
+// Scores of one query for some rows, the same bits as scores() without norm and mask.
+Array<double> some(const Points& points, const Array<double>& q, const Array<double>& w,
+                   const Array<double>& offsets, const Array<double>& query_bias,
+                   double cosine_weight, const Array<std::int64_t>& rows, const std::string& isa) {
+    const FusedPoints& all = points.prepared().points;
+    const Call call(all, q, w, offsets, query_bias, cosine_weight, 0, std::nullopt, isa);
+    if (call.queries.count != 1) throw InvalidArgument("q: expected one query");
+    if (rows.ndim() != 1) throw InvalidArgument("rows: expected a 1-d array");
+    const auto count = static_cast<std::size_t>(rows.shape(0));
+    const std::int64_t* wanted = rows.data();
+    for (std::size_t j = 0; j < count; ++j) {
+        if (wanted[j] < 0 || static_cast<std::size_t>(wanted[j]) >= all.rows.rows) {
+            throw InvalidArgument("rows: expected row numbers below " +
+                                  std::to_string(all.rows.rows));
+        }
+    }
+    Array<double> out(rows.shape(0));
+    double* data = out.mutable_data();
+    {
+        const py::gil_scoped_release release;
+        fused_some(all, call.queries, call.options, wanted, count, data);
+    }
+    return out;
+}
+
+void unit(const py::array_t<float>& rows, const Array<double>& norms, Array<float> out) {
+    const MatrixView<const float> view = float_rows(rows, "rows");
+    const double* lengths = vector_of(norms, view.rows, "norms");
+    matrix_of(out, view.rows, view.cols, "out");
+    float* data = out.mutable_data();
+    const py::gil_scoped_release release;
+    unit_rows(view, lengths, data);
+}
+
 py::tuple row_stats(const py::array_t<float>& rows, const std::string& isa) {
     const MatrixView<const float> view = float_rows(rows, "rows");
     Array<double> norms(static_cast<py::ssize_t>(view.rows));
@@ -234,7 +286,12 @@ void bind_fused_topk(py::module_& module) {
         .def("scores", &scores<float>, q, w, offsets, query_bias, arg("cosine_weight"), arg("norm"),
              mask, arg("isa"), arg("out").noconvert())
         .def("scores", &scores<double>, q, w, offsets, query_bias, arg("cosine_weight"),
-             arg("norm"), mask, arg("isa"), arg("out").noconvert());
+             arg("norm"), mask, arg("isa"), arg("out").noconvert())
+        .def("approximate", &approximate, q, w, offsets, query_bias, arg("cosine_weight"),
+             arg("isa") = "auto")
+        .def("some", &some, q, w, offsets, query_bias, arg("cosine_weight"),
+             arg("rows").noconvert(), arg("isa") = "auto");
+    module.def("unit_rows", &unit, rows, arg("norms").noconvert(), arg("out").noconvert());
     module.def("row_stats", &row_stats, rows, arg("isa") = "auto");
     module.def("quadratic_rows", &quadratic, rows, arg("mean").noconvert(),
                arg("whitening").noconvert(), arg("isa") = "auto");

@@ -56,6 +56,25 @@ class Points:
         k: int,
         isa: str = "auto",
     ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64], int]: ...
+    def approximate(
+        self,
+        q: NDArray[np.float64],
+        w: NDArray[np.float64],
+        offsets: NDArray[np.float64],
+        query_bias: NDArray[np.float64],
+        cosine_weight: float,
+        isa: str = "auto",
+    ) -> tuple[NDArray[np.float64], float]: ...
+    def some(
+        self,
+        q: NDArray[np.float64],
+        w: NDArray[np.float64],
+        offsets: NDArray[np.float64],
+        query_bias: NDArray[np.float64],
+        cosine_weight: float,
+        rows: NDArray[np.int64],
+        isa: str = "auto",
+    ) -> NDArray[np.float64]: ...
     @overload
     def scores(
         self,
@@ -129,6 +148,9 @@ def split_bfloat16(
     rows: NDArray[np.float32],
 ) -> tuple[NDArray[np.uint16], NDArray[np.int16], NDArray[np.float32]]: ...
 def join_bfloat16(high: NDArray[np.uint16], low: NDArray[np.int16]) -> NDArray[np.float32]: ...
+def unit_rows(
+    rows: NDArray[np.float32], norms: NDArray[np.float64], out: NDArray[np.float32]
+) -> None: ...
 def row_stats(rows: NDArray[np.float32], isa: str = "auto") -> tuple[NDArray[np.float64], int]: ...
 def quadratic_rows(
     rows: NDArray[np.float32],

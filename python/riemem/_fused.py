@@ -272,27 +272,30 @@ def score_rows(points: Points, queries: Queries, mask: Bool | None, isa: str, ou
     out[queries.empty] = np.nan
 
 
-def score_some(points: Points, queries: Queries, part: F32, rows: I64) -> F64:
-    """Score the rows of `points` at positions `rows`, given as `part`, for one query.
+def approximate_rows(points: Points, queries: Queries) -> tuple[F64, float]:
+    """Scores of all rows for one query without norm, and how far each can be off at most."""
+    found: tuple[F64, float] = points.kernel.approximate(**_one_query(queries))
+    np.clip(found[0], *queries.bounds, out=found[0])  # brings none further from its score
+    return found
 
-    In float64 and row by row, so the result does not depend on the other rows; it differs from
-    :func:`score_rows` by the order of additions.
-    """
-    wide = part.astype(np.float64)
-    weight = queries.options.cosine_weight
-    total = np.zeros(rows.size)
-    if weight > 0.0:
-        total += weight * ((wide * queries.q[0]).sum(axis=1) * points.inv_norms[rows])
-    if weight < 1.0:
-        riemannian = (wide * queries.w[0]).sum(axis=1) + queries.offsets[0]
-        if points.scale is not None:
-            riemannian *= points.scale[rows]
-        if points.bias is not None:
-            riemannian += points.bias[rows]
-        total += (1.0 - weight) * (riemannian + queries.bias[0])
-    np.clip(total, *queries.bounds, out=total)
-    total[:] = np.nan if queries.empty[0] else total
-    return total
+
+def score_some(points: Points, queries: Queries, rows: I64) -> F64:
+    """Score the rows at some positions for one query without norm: the bits of score_rows."""
+    scores: F64 = points.kernel.some(**_one_query(queries), rows=rows)
+    np.clip(scores, *queries.bounds, out=scores)
+    if queries.empty[0]:
+        scores[:] = np.nan
+    return scores
+
+
+def _one_query(queries: Queries) -> dict[str, Any]:
+    return {
+        "q": queries.q,
+        "w": queries.w,
+        "offsets": queries.offsets,
+        "query_bias": queries.bias,
+        "cosine_weight": queries.options.cosine_weight,
+    }
 
 
 def top_rows(
@@ -426,8 +429,5 @@ def unit_rows(rows: F32) -> tuple[F32, Bool, int]:
     zero = norms == 0.0
     unit = np.empty(rows.shape, np.float32)
     if bad < 0:
-        safe = np.where(zero, 1.0, norms)[:, None]
-        for start in range(0, rows.shape[0], _ROWS):
-            end = start + _ROWS
-            unit[start:end] = rows[start:end] / safe[start:end]
+        _backend.core.unit_rows(rows, norms, unit)
     return unit, zero, bad

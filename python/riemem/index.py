@@ -30,6 +30,7 @@ from riemem._fused import (
     Points,
     Queries,
     TopK,
+    approximate_rows,
     as_options,
     convert,
     prepare_points,
@@ -97,7 +98,6 @@ class Asked:
     Scores are unscaled, as with ``norm="none"``, and NaN for a zero query.
     """
 
-    _index: RiemannianIndex
     _snapshot: _Snapshot
     _queries: Queries
 
@@ -114,14 +114,20 @@ class Asked:
         scores: F64 = found[0]
         return scores
 
+    def approximate(self) -> tuple[F64, float]:
+        """Score every row nearly: the scores, shape (N,), and how far off each can be at most.
+
+        For a zero query nothing is known, and the bound is infinite.
+        """
+        if self.ids.size == 0 or self._queries.empty[0]:
+            return np.zeros(self.ids.size), float("inf") if self.ids.size else 0.0
+        return approximate_rows(self._snapshot.points, self._queries)
+
     def some(self, rows: I64) -> F64:
-        """Score the rows at some positions in `ids`: as :meth:`all` to rounding, faster for few."""
-        with self._index._lock:
-            unchanged = self._snapshot.version == self._index._version
-            part = self._index._rows.take(self._index._n, rows) if unchanged else None
-        if part is None:
-            return self.all()[rows]
-        return score_some(self._snapshot.points, self._queries, part, rows)
+        """Score the rows at some positions in `ids`: the same bits as :meth:`all`."""
+        if rows.size == 0:
+            return np.empty(0)
+        return score_some(self._snapshot.points, self._queries, rows)
 
     def best(self, k: int, mask: Bool | None = None) -> tuple[I64, F64]:
         """Return positions and scores of the k best rows; ties go to the lower position."""
@@ -438,7 +444,7 @@ class RiemannianIndex:
         options = as_options(weight, self._options.form, "none")
         snapshot = self._current()
         queries = prepare_queries(unit_rows(rows)[0], snapshot.metric, options)
-        return Asked(self, snapshot, queries)
+        return Asked(snapshot, queries)
 
     def refresh(self) -> None:
         """Bring the metric up to date now instead of at the next search."""

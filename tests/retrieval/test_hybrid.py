@@ -419,3 +419,30 @@ def test_dense_takes_many_by_the_best_of_a_scan(memory: Memory) -> None:
     rest = np.arange(5)
     assert some.more(rest) == pytest.approx(full.scores[rest], abs=1e-12)
     assert dense.MANY > 50
+
+
+@pytest.mark.parametrize("name", ["default", "dense", "cosine", "half", "slm-v3"])
+def test_narrowing_by_near_scores_changes_no_bit(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    talk = items(700, seed=5)
+    talk[3]["text"] = " ".join(WORDS * 40)  # a memory of several vectors, if windows are cut
+    memory.add_many(talk)
+    wide = [
+        memory.search(query, k=k, ranking=name, filters=scope, explain=True)
+        for query in QUERIES
+        for k in (1, 10, 300, 700)
+        for scope in (None, {"speaker": "Ana"})
+    ]
+    assert wide[0][0].channels
+    monkeypatch.setattr(hybrid, "_adds_up", lambda ranking: False)
+    exact = [
+        memory.search(query, k=k, ranking=name, filters=scope, explain=True)
+        for query in QUERIES
+        for k in (1, 10, 300, 700)
+        for scope in (None, {"speaker": "Ana"})
+    ]
+    for ours, theirs in zip(wide, exact, strict=True):
+        assert [(hit.id, hit.score, hit.channels) for hit in ours] == [
+            (hit.id, hit.score, hit.channels) for hit in theirs
+        ]

@@ -35,7 +35,10 @@ NURSERY = """
 import json, os, random, sys
 from riemem.embed import HashingEmbedder
 from riemem.memory import Memory
+from riemem.retrieval import corpus, loading, postings
 
+corpus._LEAST_KEPT = corpus._LEAST_BETWEEN = 1  # searches keep segments of so few memories
+corpus.PART_TEXTS = postings.PART_TEXTS = loading.REBUILT_ROWS = 4
 path, acknowledgements = sys.argv[1], int(sys.argv[2])
 
 def say(*words):
@@ -51,6 +54,8 @@ def write(seed):
             size = rng.choice([0, 10, 300, 20_000])
             text, metadata = f"{name} {size}", {"name": name, "long": "x" * size}
             action = rng.random()
+            if rng.random() < 0.3:
+                memory.search(name)
             if len(mine) >= 12 or (mine and action < 0.15):
                 i = rng.choice(sorted(mine))
                 say("forget", i)
@@ -70,6 +75,7 @@ def write(seed):
 
 with Memory.open(":memory:", embedder=HashingEmbedder(dim=8)) as memory:  # load all there is
     memory.add("x")
+    memory.search("x")
     memory.update(1, text="y")
     memory.forget(1)
 for line in sys.stdin:

@@ -89,6 +89,18 @@ template <typename T>
 void fused_scores(const FusedPoints& points, const FusedQueries& queries,
                   const FusedOptions& options, MatrixView<T> out);
 
+// Scores without norm() and mask of one query, from the scan: out (N,). Returns the most that one
+// of them can be off its defining score; infinity where no bound is known.
+double fused_approximate(const PreparedPoints& points, const FusedQueries& queries,
+                         const FusedOptions& options, double* out);
+
+// The defining scores, without norm() and mask, of one query for some rows: out (count,).
+void fused_some(const FusedPoints& points, const FusedQueries& queries, const FusedOptions& options,
+                const std::int64_t* rows, std::size_t count, double* out);
+
+// Each row divided by its norm in float64; a row with norm 0 becomes zeros.
+void unit_rows(MatrixView<const float> rows, const double* norms, float* out);
+
 // Euclidean norm of each row in float64. Returns the first row that holds NaN or an infinity, or
 // -1.
 std::int64_t row_norms(MatrixView<const float> rows, Isa isa, double* norms);

@@ -39,6 +39,7 @@ class VectorScores:
     notes: tuple[str, ...]
     rows: Ids | None  # positions in `keys` of those scored; None: all
     more: Callable[[Ids], npt.NDArray[np.float64]]  # scores of other positions
+    off: float = 0.0  # how far a score of `scores` can be from that of `more`, at most
 
 
 class DenseChannel:
@@ -120,6 +121,7 @@ class DenseChannel:
         allowed: Ids | None = None,
         few: int = MANY,
         best: int = 256,
+        nearly: bool = False,
     ) -> VectorScores | None:
         """Score every vector, or of many the best, or return None when there are none.
 
@@ -134,6 +136,8 @@ class DenseChannel:
             Up to so many vectors all are scored.
         best : int
             Of more, so many of the best are.
+        nearly : bool
+            Where all are scored, do it faster and only nearly; `off` says how far off they are.
 
         Raises
         ------
@@ -146,16 +150,22 @@ class DenseChannel:
             return None
         embedded = self._embedder.embed_query(query)
         asked = index.ask(embedded.vector, cosine_weight=1.0 if cosine else None)
+        plain = not cosine and len(index) < index.min_samples
+        off = 0.0
         if asked.ids.size <= few:
-            rows, values = None, asked.all()
+            rows, values = None, np.empty(0)
+            if nearly and not plain:
+                values, off = asked.approximate()
+            if not (nearly and np.isfinite(off)) or plain:
+                values, off = asked.all(), 0.0
         else:
             mask = None if allowed is None else np.isin(asked.ids // MAX_CHUNKS, allowed)
             rows, values = asked.best(best, mask)
-        plain = not cosine and len(index) < index.min_samples
         label = "cosine" if cosine else f"whitened {self.preset.form}"
         if plain:
             label = f"cosine: {len(index)} samples < min_samples {index.min_samples}"
-        return VectorScores(asked.ids, values, label, plain, embedded.notes, rows, asked.some)
+        notes = embedded.notes
+        return VectorScores(asked.ids, values, label, plain, notes, rows, asked.some, off)
 
     def cosines(self, query: str, memory_ids: list[int]) -> dict[int, dict[str, float]]:
         """The plain cosine of the best vector of each memory, and the number of that vector."""

@@ -21,7 +21,7 @@ from riemem.retrieval.demotion import Edges, follow_edges, put_in_order
 from riemem.retrieval.dense import MANY, DenseChannel, VectorScores
 from riemem.retrieval.embedding import MAX_CHUNKS, TurnEmbedder
 from riemem.retrieval.entities import entity_scores
-from riemem.retrieval.fusion import Fused, Ranking, as_ranking, fuse
+from riemem.retrieval.fusion import Fused, Ranking, as_ranking, fuse, weights_for
 from riemem.retrieval.names import speaker_scores
 from riemem.retrieval.profile import profile_scores
 from riemem.retrieval.query_type import query_kind
@@ -127,7 +127,7 @@ class HybridChannel:
         EmbedderMismatchError, ModelNotFoundError, ModelCorruptError
         """
         rule = as_ranking(ranking)
-        gathered = self.gather(query, rule, at=at, allowed=allowed, k=k)
+        gathered = self.gather(query, rule, at=at, allowed=allowed, k=k, narrow=True)
         passes = gathered.passes
         if k <= 0 or not passes.any():
             return ChannelHits(scoring="no memories", notes=gathered.notes)
@@ -156,8 +156,12 @@ class HybridChannel:
         at: date | None = None,
         allowed: Ids | None = None,
         k: int = 10,
+        narrow: bool = False,
     ) -> Gathered:
-        """Ask every channel that the ranking has a weight for."""
+        """Ask every channel that the ranking has a weight for.
+
+        With `narrow` only rows that can be among the k best are sure to have their dense score.
+        """
         wanted = ranking.weights
         channels: dict[str, Floats] = {}
         notes: list[str] = []
@@ -173,6 +177,7 @@ class HybridChannel:
                 allowed=allowed,
                 few=few,
                 best=max(2 * k, 256),
+                nearly=narrow and _adds_up(ranking),
             )
         view = self._corpus.follow()
         passes = view.alive
@@ -226,6 +231,17 @@ class HybridChannel:
             opened = _with_neighbours(first, view)
             self._fill(found, channels["dense"], view, _with_neighbours(opened, view), rows)
             rows = opened[passes[opened]]
+        elif found is not None and found.off > 0.0:
+            # Nearly scored: a row that is further below the k-th than both can be off is out.
+            near = fuse(ranking, channels, view, passes, kind)
+            off = found.off * _reach(ranking, kind) + 1e-12 * float(
+                np.abs(near.scores).max(initial=1.0)
+            )
+            rows = near.rows
+            if 0 < k < rows.size:
+                edge = near.scores[np.argpartition(-near.scores, k - 1)[k - 1]]
+                rows = rows[near.scores >= edge - 2.0 * off]
+            self._fill(found, channels["dense"], view, _with_neighbours(rows, view))
         return Gathered(view, passes, channels, tuple(notes), kind, scoring, rows)
 
     def keep(self) -> None:
@@ -353,6 +369,17 @@ def unavailable() -> list[str]:
 def _centred(scores: Floats, alive: Mask) -> Floats:
     # fsum: the same last bit in whatever order the rows came.
     return scores - math.fsum(scores[alive]) / int(alive.sum()) if alive.any() else scores
+
+
+def _adds_up(ranking: Ranking) -> bool:
+    """Whether an error of a dense score changes no other row but its neighbours."""
+    return ranking.method == "sum" and not ranking.bridges and ranking.scenes == 0.0
+
+
+def _reach(ranking: Ranking, kind: str) -> float:
+    """How much of an error of all dense scores arrives in the score of a row, at most."""
+    own = abs(weights_for(ranking, kind).get("dense", 0.0))
+    return own * (1.0 + sum(map(abs, ranking.kernel.values())))
 
 
 def _promising(

@@ -60,15 +60,15 @@ class PostingsView:
     Attributes
     ----------
     parts : tuple of Part
-    firsts : tuple of int
-        Number of the first text of each part.
+    numbers : tuple of int32 ndarrays
+        The texts of each part's entries, numbered over all parts.
     lengths : (n,) int32 ndarray
         Words of each text.
     alive : (n,) bool ndarray
     """
 
     parts: tuple[Part, ...]
-    firsts: tuple[int, ...]
+    numbers: tuple[Ints, ...]
     lengths: Ints
     alive: npt.NDArray[np.bool_]
     n_alive: int
@@ -113,17 +113,17 @@ class PostingsView:
             scores[texts] += idf * (k1 + 1.0) * times / damped
         return scores, bound
 
-    def _holding(self, stem: str) -> tuple[npt.NDArray[np.int64], Floats]:
+    def _holding(self, stem: str) -> tuple[Ints, Floats]:
         """The texts that hold a word, removed ones included, and how often each does."""
-        texts = [np.empty(0, np.int64)]
-        times: list[Floats] = [np.empty(0)]
-        for part, first in zip(self.parts, self.firsts, strict=True):
+        texts = [np.empty(0, np.int32)]
+        times = [np.empty(0, np.int32)]
+        for part, numbers in zip(self.parts, self.numbers, strict=True):
             word = part.number.get(stem)
             if word is not None:
-                own = slice(int(part.starts[word]), int(part.starts[word + 1]))
-                texts.append(part.texts[own] + np.int64(first))
-                times.append(part.times[own].astype(np.float64))
-        return np.concatenate(texts), np.concatenate(times)
+                own = slice(part.starts[word], part.starts[word + 1])
+                texts.append(numbers[own])
+                times.append(part.times[own])
+        return np.concatenate(texts), np.concatenate(times).astype(np.float64)
 
 
 class Postings:
@@ -148,7 +148,8 @@ class Postings:
     def __init__(self) -> None:
         self._stem = Stemmer()
         self._parts: list[Part] = []
-        self._firsts: list[int] = []
+        self._firsts: list[int] = []  # number of the first text of each part
+        self._numbers: list[Ints] = []  # a part's texts, numbered over all parts
         self._lengths: Ints = np.empty(0, np.int32)
         self._alive: npt.NDArray[np.bool_] = np.empty(0, np.bool_)
 
@@ -175,6 +176,8 @@ class Postings:
                 last = self._parts.pop()
                 self._firsts.pop()
                 self._parts[-1] = merged(self._parts[-1], last)
+            del self._numbers[len(self._parts) - 1 :]
+            self._numbers.append(self._parts[-1].texts + np.int32(self._firsts[-1]))
         self._lengths = np.concatenate([self._lengths, *(part.lengths for part in parts)])
         self._alive = np.concatenate([self._alive, np.ones(sum(map(len, parts)), np.bool_)])
 
@@ -203,7 +206,7 @@ class Postings:
         """Return the present state."""
         return PostingsView(
             tuple(self._parts),
-            tuple(self._firsts),
+            tuple(self._numbers),
             self._lengths,
             self._alive,
             int(np.count_nonzero(self._alive)),
