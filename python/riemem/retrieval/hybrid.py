@@ -241,6 +241,7 @@ class HybridChannel:
             if 0 < k < rows.size:
                 edge = near.scores[np.argpartition(-near.scores, k - 1)[k - 1]]
                 rows = rows[near.scores >= edge - 2.0 * off]
+                rows = np.union1d(rows, self._superseding(ranking, view, passes))
             self._fill(found, channels["dense"], view, _with_neighbours(rows, view))
         return Gathered(view, passes, channels, tuple(notes), kind, scoring, rows)
 
@@ -268,12 +269,24 @@ class HybridChannel:
 
     def _demoted(self, ranking: Ranking, gathered: Gathered, joined: Fused) -> Fused:
         """Put what was superseded below what supersedes it."""
-        if not ranking.superseded:
-            return joined
-        self._edges = edges = follow_edges(self._store, self._profile, self._edges)
+        edges = self._follow_edges(ranking)
         return (
             put_in_order(joined, edges, gathered.view, gathered.passes) if edges.pairs else joined
         )
+
+    def _follow_edges(self, ranking: Ranking) -> Edges:
+        if not ranking.superseded:
+            return Edges(-1, ())
+        self._edges = edges = follow_edges(self._store, self._profile, self._edges)
+        return edges
+
+    def _superseding(self, ranking: Ranking, view: CorpusView, passes: Mask) -> Ids:
+        """The rows that supersede others, and may come up to their places."""
+        pairs = self._follow_edges(ranking).pairs
+        if not pairs:
+            return np.empty(0, np.int64)
+        newer = np.array([pair[0] for pair in pairs], np.int64)
+        return np.flatnonzero(passes & np.isin(view.ids, newer))
 
     def _trust(self, view: CorpusView) -> Floats:
         """Expected trust of each row, less that of a memory of which nothing is known."""
