@@ -24,6 +24,7 @@ from riemem.subspace import IncrementalSVD
 
 if TYPE_CHECKING:
     from riemem import distill
+    from riemem.answering import Answer, answer
     from riemem.async_memory import AsyncMemory
     from riemem.distill import Distillation, Distiller
     from riemem.memory import Memory
@@ -33,14 +34,17 @@ __version__: str = _core.version
 
 # Names that come with heavier modules, fetched when first used.
 _LAZY = {
+    "Answer": "riemem.answering",
     "AsyncMemory": "riemem.async_memory",
     "Distillation": "riemem.distill",
     "Distiller": "riemem.distill",
     "Memory": "riemem.memory",
     "VramBudget": "riemem.vram",
+    "answer": "riemem.answering",
 }
 
 __all__ = [
+    "Answer",
     "Assignment",
     "AsyncMemory",
     "Distillation",
@@ -53,6 +57,7 @@ __all__ = [
     "RiemannianIndex",
     "TopK",
     "VramBudget",
+    "answer",
     "build_info",
     "calibrate_threshold",
     "distill",

@@ -324,7 +324,14 @@ def _contents(store: Store) -> Iterator[Finding]:
 
 
 def _privacy(_: Subject) -> Iterator[Finding]:
+    from riemem.answering import modes
+
     yield Finding("data leaving this machine", "none; only `riemem models pull` uses the network")
+    for mode in modes.values():
+        yield Finding(
+            f"in mode {mode.name}",
+            f"{mode.leaves_machine} (language model: {mode.language_model})",
+        )
 
 
 def _gigabytes(count: int) -> str:

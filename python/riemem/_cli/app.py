@@ -13,6 +13,7 @@ import click
 
 from .. import errors
 from . import (
+    answer,
     atoms,
     distill,
     doubts,
@@ -215,6 +216,7 @@ for _command in (
     *atoms.COMMANDS,
     *plots.COMMANDS,
     *doubts.COMMANDS,
+    *answer.COMMANDS,
     *distill.COMMANDS,
     *evaluate.COMMANDS,
     *mcp.COMMANDS,

@@ -91,6 +91,34 @@ class LanguageModel:
         """Return the tokens of a text with their character offsets; no control tokens."""
         return self.tokenizer.encode(text, add_special_tokens=False)
 
+    def continued(self, prompt: str, most: int) -> str:
+        """Return the likeliest next words, one token at a time, up to the end of the line.
+
+        Parameters
+        ----------
+        prompt : str
+            Of one that is too long for the model, the end.
+        most : int
+            Tokens.
+        """
+        import torch
+
+        ids = self.encode(prompt).ids[-(self.max_window - most) :]
+        end = self.config.get("eos_token_id")
+        stops = end if isinstance(end, list) else [0 if end is None else end]
+        with self.evaluating() as module, torch.no_grad():
+            rows = torch.tensor([ids], device=self.device)
+            found = module.generate(
+                rows,
+                attention_mask=torch.ones_like(rows),
+                max_new_tokens=most,
+                do_sample=False,
+                eos_token_id=stops,
+                pad_token_id=stops[0],
+            )
+        text = str(self.tokenizer.decode(found[0, len(ids) :].tolist()))
+        return text.strip().split("\n")[0].strip()
+
     def _load(self) -> Any:
         require("torch", "transformers", "safetensors")
         import torch
