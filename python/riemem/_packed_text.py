@@ -121,9 +121,10 @@ class TurnWriter:
         places = self._places
         return sorted(turns, key=lambda turn: places[turn.id])
 
-    def line(self, turn: Turn) -> str:
-        """Return a turn's own lines, without the day above them."""
-        return self._forms[self._places[turn.id]][2]
+    def form(self, turn: Turn) -> tuple[int, tuple[str, str | None], str, str]:
+        """Return a turn's place in time, its day and session, what opens them, its own lines."""
+        place = self._places[turn.id]
+        return (place, *self._forms[place])
 
     def write(self, turns: Sequence[Turn]) -> str:
         """Return turns as one text in time order, as :func:`format_turns`."""

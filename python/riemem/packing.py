@@ -25,9 +25,10 @@ from riemem.errors import ArgumentError, BudgetTooSmallError, DTypeError
 
 __all__ = ["Context", "Dropped", "Packing", "ParsedTurn", "Turn", "pack_turns", "parse"]
 __all__ += ["check_budget", "check_compressor", "checked_counter", "delimited", "distinct_turns"]
-__all__ += ["format_turns", "pack_compressed", "pack_grouped"]
+__all__ += ["fill", "format_turns", "pack_compressed", "pack_grouped"]
 
 T = TypeVar("T", bound=Turn)
+A = TypeVar("A")
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,6 @@ def pack_turns(
     *,
     token_budget: int,
     count_tokens: Callable[[str], int],
-    at_least: Callable[[str], int] | None = None,
 ) -> Packing:
     """Pack whole turns, best first, as long as the final string stays within the budget.
 
@@ -97,9 +97,6 @@ def pack_turns(
     count_tokens : callable
         ``str -> int``; called on candidate strings as a whole, so it may be any tokenizer. What it
         raises is passed on.
-    at_least : callable, optional
-        ``str -> int``: how many tokens a turn's own lines add to any text at least, where the
-        counter is known well enough to say so. Turns that cannot fit are not counted then.
 
     Returns
     -------
@@ -134,10 +131,10 @@ def pack_turns(
     if not ranked:
         return Packing("", 0)
     writer = TurnWriter(ranked)
-    adds = _added(ranked, writer, at_least)
-    chosen, over, text, tokens = _fill(ranked, budget, count, writer.write, adds)
+    chosen, over, tokens = fill(ranked, budget, lambda some: count(writer.write(some)))
     _require_some(chosen, ranked, budget, count, writer.write)
-    return Packing(text, tokens, tuple(writer.in_time(chosen)), _all_dropped(turns, dropped, over))
+    everything_else = _all_dropped(turns, dropped, over)
+    return Packing(writer.write(chosen), tokens, tuple(writer.in_time(chosen)), everything_else)
 
 
 def pack_grouped(
@@ -148,7 +145,6 @@ def pack_grouped(
     count_tokens: Callable[[str], int],
     headers: Mapping[int, str] | None = None,
     select: str = "hits",
-    at_least: Callable[[str], int] | None = None,
 ) -> Packing:
     """Pack whole turns atom by atom under headers, as long as the final string stays in the budget.
 
@@ -170,8 +166,6 @@ def pack_grouped(
     select : {"hits", "atoms"}
         In which order turns are tried: by their own score, or, as RSM-full prints it, all turns
         of the best atom, then all of the next one.
-    at_least : callable, optional
-        See :func:`pack_turns`.
 
     Returns
     -------
@@ -222,11 +216,10 @@ def pack_grouped(
     def write(chosen: Sequence[T]) -> str:
         return writer.write_groups(groups(chosen))
 
-    adds = _added(ranked, writer, at_least)
-    chosen, over, text, tokens = _fill(ranked, budget, count, write, adds)
+    chosen, over, tokens = fill(ranked, budget, lambda some: count(write(some)))
     _require_some(chosen, ranked, budget, count, write)
     order = [turn for _, group in groups(chosen) for turn in group]
-    return Packing(text, tokens, tuple(order), _all_dropped(turns, dropped, over))
+    return Packing(write(chosen), tokens, tuple(order), _all_dropped(turns, dropped, over))
 
 
 def _headers(turns: Sequence[T], owner: Mapping[int, int]) -> dict[int, str]:
@@ -279,40 +272,45 @@ def _all_dropped(
     return tuple(sorted(dropped, key=lambda item: best[item.id]))
 
 
-def _added(
-    ranked: Sequence[T], writer: TurnWriter, at_least: Callable[[str], int] | None
-) -> list[int]:
-    """Return how many tokens each turn adds at least: 0 where nobody can say."""
-    if at_least is None:
-        return [0] * len(ranked)
-    return [max(at_least(writer.line(turn)), 0) for turn in ranked]
-
-
-def _fill(
-    ranked: list[T],
+def fill(
+    ranked: Sequence[A],
     budget: int,
-    count: Callable[[str], int],
-    write: Callable[[Sequence[T]], str],
-    adds: Sequence[int],
-) -> tuple[list[T], list[T], str, int]:
-    """Return the turns that fit, those that do not, and the text with its count."""
-    chosen: list[T] = []
-    over: list[T] = []
-    text, tokens = "", 0
+    size_of: Callable[[list[A]], int],
+    adds: Sequence[int] | None = None,
+) -> tuple[list[A], list[A], int]:
+    """Return the turns that fit, best first, those that do not, and the size of the former.
+
+    Parameters
+    ----------
+    ranked : sequence
+    budget : int
+    size_of : callable
+        The size of turns put together.
+    adds : sequence of int, optional
+        What each turn adds to any size at least, where somebody can say.
+
+    Examples
+    --------
+    >>> fill([3, 9, 2], 6, sum)
+    ([3, 2], [9], 5)
+    """
+    chosen: list[A] = []
+    over: list[A] = []
+    used = 0
+    least = [0] * len(ranked) if adds is None else adds
     start, step = 0, len(ranked)
     while start < len(ranked):
-        fits = _prefix(adds, start, step, budget - tokens)
+        fits = _prefix(least, start, step, budget - used)
         if fits == 0:
             over.append(ranked[start])
             start += 1
             continue
         step = fits
-        group = ranked[start : start + step]
-        candidate = write([*chosen, *group])
-        size = count(candidate)
+        group = list(ranked[start : start + step])
+        size = size_of([*chosen, *group])
         if size <= budget:
             chosen += group
-            text, tokens = candidate, size
+            used = size
             start += len(group)
             step *= 2
         elif len(group) > 1:
@@ -321,7 +319,7 @@ def _fill(
             over += group
             start += 1
             step = 1
-    return chosen, over, text, tokens
+    return chosen, over, used
 
 
 def _prefix(adds: Sequence[int], start: int, step: int, left: int) -> int:

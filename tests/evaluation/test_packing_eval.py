@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from riemem.embed import HashingEmbedder
 from riemem.errors import ArgumentError, BudgetTooSmallError, InputFileError
 from riemem.evaluation.clustering_baselines import CLUSTERINGS, cluster, dp_means, online_kmeans
-from riemem.evaluation.packing_eval import LineCounter, run_packing, run_streams
+from riemem.evaluation.packing_eval import run_packing, run_streams
+from riemem.evaluation.packing_sizes import LineCounter, LineSizes
 from riemem.evaluation.packing_streams import PackQuestion, Stream, StreamTurn, load_streams
 from riemem.evaluation.trajectory import make_trajectory
-from riemem.packing import pack_turns
+from riemem.packing import fill, pack_grouped, pack_turns
 
 
 def words(line):
@@ -180,25 +181,39 @@ def test_evidence_pairs_in_one_atom_are_counted():
 
 @given(
     st.lists(st.text(alphabet="ab \n", max_size=12), min_size=1, max_size=12),
+    st.lists(st.integers(0, 3), min_size=12, max_size=12),
     st.integers(0, 60),
     st.integers(0, 2**32 - 1),
 )
-def test_knowing_what_a_turn_adds_changes_no_packing(texts, budget, seed):
+def test_sizes_are_those_of_the_packers_texts(texts, atoms, budget, seed):
+    """What is counted without writing is what the packer's own texts count, and as much fits."""
     generator = np.random.default_rng(seed)
+    scores = generator.permutation(len(texts)).tolist()
     turns = [
-        StreamTurn(i, text, "Ana", f"s{i % 3}", f"2024-05-0{1 + i % 3}T10:00:00+00:00", "", "",
-                   score=float(generator.integers(5)))
+        StreamTurn(i, text, "Ana", f"s{i % 3}", f"2024-05-0{1 + i % 3}T10:00:00+00:00", "",
+                   "", score=float(scores[i]))
         for i, text in enumerate(texts)
     ]  # fmt: skip
     counter = LineCounter(words)
-
-    def packed(**more):
+    sizes = LineSizes(turns, counter)
+    ranked = sizes.distinct([turn.id for turn in sorted(turns, key=lambda turn: -turn.score)])
+    owner = dict(enumerate(atoms[: len(texts)]))
+    names = {atom: f"number {atom}" for atom in range(4)}
+    adds = [sizes.adds[row] for row in ranked]
+    for layout in ("flat", "grouped"):
         try:
-            return pack_turns(turns, token_budget=budget, count_tokens=counter, **more)
-        except BudgetTooSmallError as error:
-            return str(error)
-
-    assert packed(at_least=counter.added) == packed()
+            if layout == "flat":
+                packed = pack_turns(turns, token_budget=budget, count_tokens=counter)
+                assert sizes.flat([t.id for t in packed.turns]) == packed.tokens
+                assert fill(ranked, budget, sizes.flat, adds)[2] == packed.tokens
+                continue
+            packed = pack_grouped(
+                turns, owner, token_budget=budget, count_tokens=counter, headers=names
+            )
+        except BudgetTooSmallError:
+            continue
+        assert sizes.grouped([t.id for t in packed.turns], owner, names) == packed.tokens
+        assert packed.tokens == counter(packed.text)
 
 
 def test_one_stream_is_left_out_at_a_time():

@@ -43,6 +43,7 @@ def describe(
     most: int = 3,
     smallest: int = 1,
     words: Callable[[str], Collection[str]] = words_of,
+    overall: Counter[str] | None = None,
 ) -> dict[int, str]:
     """Return for each atom up to `most` words that many of its texts have and few others.
 
@@ -57,21 +58,22 @@ def describe(
         Atoms with fewer texts count, but get no words.
     words : callable
         What :func:`words_of` returns, for whoever has it already.
+    overall : Counter, optional
+        In how many of all the texts each word is, for whoever has counted.
 
     Examples
     --------
     >>> describe({1: ["the red kite", "a kite flies"], 2: ["old bread"]})
     {1: 'kite flies red', 2: 'bread old'}
     """
-    overall: Counter[str] = Counter()
-    total = 0
-    counts: dict[int, Counter[str]] = {}
-    for atom, own in texts.items():
-        found = Counter(word for text in own for word in words(text))
-        overall.update(found)
-        total += len(own)
-        if len(own) >= smallest:
-            counts[atom] = found
+    total = sum(len(own) for own in texts.values())
+    if overall is None:
+        overall = Counter(word for own in texts.values() for text in own for word in words(text))
+    counts = {
+        atom: Counter(word for text in own for word in words(text))
+        for atom, own in texts.items()
+        if len(own) >= smallest
+    }
     named = {}
     for atom, found in counts.items():
         weight = {word: n * math.log1p(total / overall[word]) for word, n in found.items()}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache as remembered
 from pathlib import Path
 from typing import Any
@@ -15,22 +16,22 @@ from numpy.typing import NDArray
 from .._atoms.headers import describe, words_of
 from ..clustering import calibrate_threshold
 from ..embed import Embedder, load_embedder
-from ..errors import ArgumentError, BudgetTooSmallError, CancelledError
+from ..errors import ArgumentError, CancelledError
 from ..memory import Memory
 from ..models import token_counter
-from ..packing import Packing, pack_grouped, pack_turns
+from ..packing import fill
 from ..retrieval.embedding import DEFAULT_RENDERING, TurnEmbedder
 from ..retrieval.fusion import Ranking, as_ranking, rankings
 from ..store import Store
 from ..store.atoms import THRESHOLD
 from .clustering_baselines import CLUSTERINGS, cluster
 from .hybrid import KnownVectors, score_all
-from .metrics import paired_bootstrap
-from .packing_report import FLAT, PackingReport
-from .packing_streams import PackQuestion, Stream, StreamTurn, load_streams
+from .packing_report import FLAT, Measured, PackingReport, entries_of, leave_one_out, rows_of
+from .packing_sizes import LineCounter, LineSizes
+from .packing_streams import PackQuestion, Stream, load_streams
 from .retrieval import Progress, _embed
 
-__all__ = ["BUDGETS", "THRESHOLDS", "LineCounter", "PackingReport", "run_packing", "run_streams"]
+__all__ = ["BUDGETS", "THRESHOLDS", "PackingReport", "run_packing", "run_streams"]
 
 BUDGETS = (500, 1000, 2000, 4000)
 THRESHOLDS = (0.60, 0.65, 0.70, 0.75, 0.80, 0.85, 0.90)
@@ -45,38 +46,6 @@ _CALIBRATION = 500  # rows that a threshold is a quantile of
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
-
-
-class LineCounter:
-    """Counts a text line by line and remembers lines; a line break counts one token.
-
-    Parameters
-    ----------
-    count : callable
-        ``str -> int`` for one line.
-
-    Examples
-    --------
-    >>> LineCounter(len)("ab\\nc")
-    4
-    """
-
-    def __init__(self, count: Callable[[str], int]) -> None:
-        self._count = count
-        self._known: dict[str, int] = {}
-
-    def __call__(self, text: str) -> int:
-        if not text:
-            return 0
-        known, lines = self._known, text.split("\n")
-        for line in lines:
-            if line not in known:
-                known[line] = self._count(line)
-        return len(lines) - 1 + sum([known[line] for line in lines])
-
-    def added(self, text: str) -> int:
-        """Return what these lines add to a text that has others: their count and a break."""
-        return self(text) + 1
 
 
 def run_packing(
@@ -199,13 +168,13 @@ def run_streams(
         "ranking": rule.name,
     }
     report = PackingReport(facts, model.identity, f"{label}, line by line")
-    report.rows = _rows(measured, plan)
+    report.rows = rows_of(measured, plan.budgets)
     report.streams = [
         entry
         for stream, one in zip(streams, measured, strict=True)
-        for entry in _of_stream(stream, one)
+        for entry in entries_of(stream.name, one)
     ]
-    report.chosen = _leave_one_out(streams, measured)
+    report.chosen = leave_one_out([s.name for s in streams], measured)
     return report
 
 
@@ -219,21 +188,6 @@ class _Plan:
     ranking: Ranking
     count: LineCounter
     words: Callable[[str], frozenset[str]]
-
-
-@dataclass
-class _Measured:
-    """Per configuration name: share and tokens (questions, budgets), and facts of the atoms.
-
-    `atoms` has (number, share of the largest) for every state of the stream that was asked,
-    `pairs` (gold pairs in one atom, gold pairs, share of all pairs in one atom) per question.
-    """
-
-    shares: dict[str, list[list[float]]] = field(default_factory=dict)
-    tokens: dict[str, list[list[float]]] = field(default_factory=dict)
-    atoms: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
-    pairs: dict[str, list[tuple[int, int, float]]] = field(default_factory=dict)
-    layout: dict[str, str] = field(default_factory=dict)
 
 
 def _limited(stream: Stream, limit: int | None) -> Stream:
@@ -251,15 +205,16 @@ def _windows(stream: Stream, model: Embedder) -> list[str]:
 
 def _measure(
     stream: Stream, known: KnownVectors, plan: _Plan, progress: Progress | None
-) -> _Measured:
+) -> Measured:
     """Ask every question when only the turns before it are in the memory."""
-    out = _Measured()
+    out = Measured()
     by_visible: dict[int, list[PackQuestion]] = {}
     for question in stream.questions:
         by_visible.setdefault(question.visible, []).append(question)
     # A turn is clustered by its first window, as the store does.
     firsts = [known.windows(turn.embedded)[0] for turn in stream.turns]
     rows = known.embed(firsts)
+    sizes = LineSizes(stream.turns, plan.count)
     turns, stored = TurnEmbedder(known, DEFAULT_RENDERING), 0
     done = 0
     with Memory(Store.open(":memory:"), turns, "default") as memory:
@@ -268,8 +223,8 @@ def _measure(
             stored = visible
             labelled = _labels(rows[:visible], plan)
             for name, labels in labelled.items():
-                sizes = np.bincount(labels)
-                fact = (int((sizes > 0).sum()), float(sizes.max() / labels.size))
+                members = np.bincount(labels)
+                fact = (int((members > 0).sum()), float(members.max() / labels.size))
                 out.atoms.setdefault(name, []).append(fact)
             norms = {name: _lengths(rows[:visible], labels) for name, labels in labelled.items()}
             for question in asked:
@@ -278,7 +233,7 @@ def _measure(
                     "cosine": score_all(memory, question.text, rankings["cosine"]),
                 }
                 _note_pairs(stream, question, labelled, out)
-                _Packer(stream, question, scores, plan, out).run(labelled, norms)
+                _Packer(stream, question, scores, sizes, plan, out).run(labelled, norms)
                 done += 1
                 if progress is not None and progress(done, len(stream.questions)) is False:
                     raise CancelledError("the evaluation was cancelled")
@@ -324,7 +279,7 @@ def _order(n: int, order: int) -> I64:
 
 
 def _note_pairs(
-    stream: Stream, question: PackQuestion, labelled: dict[str, I64], out: _Measured
+    stream: Stream, question: PackQuestion, labelled: dict[str, I64], out: Measured
 ) -> None:
     """Note whether evidence turns of one question share atoms, where gold names single turns."""
     wanted = set(question.gold)
@@ -356,29 +311,30 @@ class _Packer:
         stream: Stream,
         question: PackQuestion,
         scores: dict[str, F64],
+        sizes: LineSizes,
         plan: _Plan,
-        out: _Measured,
+        out: Measured,
     ) -> None:
-        self._stream, self._question, self._scores = stream, question, scores
-        self._plan, self._out = plan, out
+        self._turns, self._gold, self._scores = stream.turns, question.gold, scores
+        self._sizes, self._plan, self._out = sizes, plan, out
         most = _hits(max(plan.budgets))
-        self._best = {kind: _best(values, most) for kind, values in scores.items()}
-        self._turns = {
-            kind: [replace(stream.turns[int(row)], score=float(scores[kind][row])) for row in best]
-            for kind, best in self._best.items()
-        }
+        self._best = {kind: _best(values, most).tolist() for kind, values in scores.items()}
         self._known: dict[tuple[int, tuple[int, ...]], tuple[float, float]] = {}
         self._named: dict[tuple[int, ...], dict[int, str]] = {}
+        words = [plan.words(self._turns[row].text) for row in self._best["hits"]]
+        self._overall = Counter(word for own in words for word in own)
 
     def run(self, labelled: dict[str, I64], norms: dict[str, F64]) -> None:
         """Note flat, grouped and chosen by atoms."""
-        self._note(FLAT, FLAT, lambda budget: self._flat(budget, "hits"))
-        self._note("flat, cosine alone", "plain", lambda budget: self._flat(budget, "cosine"))
+        flat = self._sizes.flat
+        self._note(FLAT, FLAT, lambda b: self._reached(self._best["hits"], b, flat))
+        alone = self._best["cosine"]
+        self._note("flat, cosine alone", "plain", lambda b: self._reached(alone, b, flat))
         for name, labels in labelled.items():
             self._note(f"grouped, {name}", "grouped", self._grouped(labels))
             if not name.endswith(ORDERS[1:]):
-                turns, owner = self._by_atoms(labels, norms[name])
-                self._note(f"atoms, {name}", "atoms", self._chosen(turns, owner))
+                rows, owner = self._by_atoms(labels, norms[name])
+                self._note(f"atoms, {name}", "atoms", self._chosen(rows, owner))
 
     def _note(self, name: str, layout: str, make: Callable[[int], tuple[float, float]]) -> None:
         cells = [make(budget) for budget in self._plan.budgets]
@@ -386,141 +342,64 @@ class _Packer:
         self._out.tokens.setdefault(name, []).append([tokens for _, tokens in cells])
         self._out.layout[name] = layout
 
-    def _reached(self, make: Callable[[], Packing]) -> tuple[float, float]:
-        try:
-            packed = make()
-        except BudgetTooSmallError:
-            return 0.0, 0.0
-        reached = {turn.group for turn in packed.turns}
-        gold = self._question.gold
-        return sum(g in reached for g in gold) / len(gold), float(packed.tokens)
-
-    @property
-    def _counting(self) -> dict[str, Any]:
-        return {"count_tokens": self._plan.count, "at_least": self._plan.count.added}
-
-    def _flat(self, budget: int, kind: str) -> tuple[float, float]:
-        turns = self._turns[kind][: _hits(budget)]
-        return self._reached(lambda: pack_turns(turns, token_budget=budget, **self._counting))
+    def _reached(
+        self, rows: list[int], budget: int, size_of: Callable[[list[int]], int]
+    ) -> tuple[float, float]:
+        """Return the share of the gold in the text that the packer would make, and its size."""
+        distinct = self._sizes.distinct(rows[: _hits(budget)])
+        adds = [self._sizes.adds[row] for row in distinct]
+        chosen, _, tokens = fill(distinct, budget, size_of, adds)
+        reached = {self._turns[row].group for row in chosen}
+        return sum(g in reached for g in self._gold) / len(self._gold), float(tokens)
 
     def _grouped(self, labels: I64) -> Callable[[int], tuple[float, float]]:
         # Clusterings that part the hits alike make the same text.
         order: dict[int, int] = {}
-        best = self._best["hits"]
-        parted = tuple(order.setdefault(int(a), len(order)) for a in labels[best])
-        atoms = dict(zip(best.tolist(), parted, strict=True))
+        rows = self._best["hits"]
+        parted = tuple(order.setdefault(int(a), len(order)) for a in labels[rows])
+        owner = dict(zip(rows, parted, strict=True))
 
         def make(budget: int) -> tuple[float, float]:
             key = (budget, parted[: _hits(budget)])
             if key not in self._known:
                 if parted not in self._named:
-                    self._named[parted] = self._headers(self._turns["hits"], atoms)
-                turns, headers = self._turns["hits"][: _hits(budget)], self._named[parted]
-                options = {"token_budget": budget, "headers": headers, **self._counting}
-                self._known[key] = self._reached(lambda: pack_grouped(turns, atoms, **options))
+                    self._named[parted] = self._headers(rows, owner, self._overall)
+                names = self._named[parted]
+                self._known[key] = self._reached(
+                    rows, budget, lambda some: self._sizes.grouped(some, owner, names)
+                )
             return self._known[key]
 
         return make
 
-    def _headers(self, turns: Sequence[StreamTurn], owner: Mapping[int, int]) -> dict[int, str]:
+    def _headers(
+        self, rows: Sequence[int], owner: Mapping[int, int], overall: Counter[str] | None = None
+    ) -> dict[int, str]:
         texts: dict[int, list[str]] = {}
-        for turn in turns:
-            texts.setdefault(owner[turn.id], []).append(turn.text)
-        return describe(texts, smallest=2, words=self._plan.words)
+        for row in rows:
+            texts.setdefault(owner[row], []).append(self._turns[row].text)
+        return describe(texts, smallest=2, words=self._plan.words, overall=overall)
 
     def _chosen(
-        self, turns: list[StreamTurn], owner: dict[int, int]
+        self, rows: list[int], owner: dict[int, int]
     ) -> Callable[[int], tuple[float, float]]:
-        headers = self._headers(turns, owner)
+        names = self._headers(rows, owner)
+        return lambda budget: self._reached(
+            rows, budget, lambda some: self._sizes.grouped(some, owner, names)
+        )
 
-        def make(budget: int) -> tuple[float, float]:
-            own = turns[: _hits(budget)]
-            options: dict[str, Any] = {"select": "atoms", "headers": headers, **self._counting}
-            return self._reached(lambda: pack_grouped(own, owner, token_budget=budget, **options))
-
-        return make
-
-    def _by_atoms(self, labels: I64, norms: F64) -> tuple[list[StreamTurn], dict[int, int]]:
+    def _by_atoms(self, labels: I64, norms: F64) -> tuple[list[int], dict[int, int]]:
         """The printed rule: the best atoms by centroid, all their members, ranked inside."""
         count, cosine = int(labels.max()) + 1, self._scores["cosine"]
         # cos(q, centroid) = sum of the members' cosines / |sum|
         along = np.bincount(labels, weights=cosine, minlength=count)
         central = np.where(norms > 0, along / np.maximum(norms, 1e-300), -np.inf)
-        turns, owner = [], {}
-        for place, atom in enumerate(_best(central, _TOP_ATOMS)):
+        rows: list[int] = []
+        owner = {}
+        most = _hits(max(self._plan.budgets))
+        for atom in _best(central, _TOP_ATOMS):
             members = np.flatnonzero(labels == atom)
-            inside = members[_best(self._scores["hits"][members], members.size)]
-            for j, row in enumerate(inside):
-                score = -place - j / (len(inside) + 1)
-                turns.append(replace(self._stream.turns[int(row)], score=score))
-                owner[int(row)] = int(atom)
-        return turns, owner
-
-
-def _clustering_of(name: str) -> str:
-    return name.split(", ", 1)[-1]
-
-
-def _rows(measured: Sequence[_Measured], plan: _Plan) -> list[dict[str, Any]]:
-    rows = []
-    names = list(dict.fromkeys(name for one in measured for name in one.shares))
-    flat = np.concatenate([np.array(one.shares[FLAT]) for one in measured if one.shares])
-    for name in names:
-        if not all(name in one.shares for one in measured):
-            continue  # a stream too short to be clustered
-        shares = np.concatenate([np.array(one.shares[name]) for one in measured])
-        tokens = np.concatenate([np.array(one.tokens[name]) for one in measured])
-        facts = [f for one in measured for f in one.atoms.get(_clustering_of(name), [])]
-        for b, budget in enumerate(plan.budgets):
-            rows.append(
-                {
-                    "name": name,
-                    "layout": measured[0].layout[name],
-                    "budget": budget,
-                    "share": float(shares[:, b].mean()),
-                    "tokens": float(tokens[:, b].mean()),
-                    "difference": paired_bootstrap(shares[:, b] - flat[:, b]),
-                    "atoms": float(np.mean([f[0] for f in facts])) if facts else None,
-                    "largest_share": float(np.mean([f[1] for f in facts])) if facts else None,
-                }
-            )
-    return rows
-
-
-def _of_stream(stream: Stream, one: _Measured) -> list[dict[str, Any]]:
-    entries = []
-    for name, shares in one.shares.items():
-        entry: dict[str, Any] = {"stream": stream.name, "name": name}
-        entry["share"] = float(np.mean(shares))
-        pairs = one.pairs.get(_clustering_of(name), [])
-        entry["gold_pairs"] = sum(p[0] for p in pairs) / sum(p[1] for p in pairs) if pairs else None
-        entry["all_pairs"] = float(np.mean([p[2] for p in pairs])) if pairs else None
-        facts = one.atoms.get(_clustering_of(name), [])
-        entry["largest_share"] = float(np.mean([f[1] for f in facts])) if facts else None
-        entries.append(entry)
-    return entries
-
-
-def _leave_one_out(
-    streams: Sequence[Stream], measured: Sequence[_Measured]
-) -> list[dict[str, Any]]:
-    """Choose layout and threshold on all streams but one, by the mean share over the budgets."""
-    if len(measured) < 2:
-        return []
-    candidates = [
-        name for name in measured[0].shares if name == FLAT or name.startswith("grouped, max_")
-    ]
-    means = np.array([[np.mean(one.shares[name]) for name in candidates] for one in measured])
-    out = []
-    for i, stream in enumerate(streams):
-        others = np.delete(means, i, axis=0).mean(axis=0)
-        best = int(np.argmax(others))
-        out.append(
-            {
-                "stream": stream.name,
-                "choice": candidates[best],
-                "share": float(means[i, best]),
-                "flat": float(means[i, candidates.index(FLAT)]),
-            }
-        )
-    return out
+            inside = members[_best(self._scores["hits"][members], most)]
+            rows += inside.tolist()
+            owner.update(dict.fromkeys(inside.tolist(), int(atom)))
+        return rows[:most], owner
