@@ -12,6 +12,7 @@ constexpr std::size_t kBlock = 192;        // rows packed or scored together
 constexpr std::size_t kLeastPruned = 512;  // below this many rows, looking for less costs more
 constexpr std::size_t kSerialRows = 2048;  // below this many rows one thread is faster
 constexpr double kDenseShare = 0.5;        // above this share of rows all of them are scored
+constexpr double kDenseCodeShare = 0.15;   // the same where codes make scoring all of them cheap
 constexpr std::size_t kLongestPause = 15;  // panels
 constexpr double kReachSlack = 2e-6;       // float32 evaluation of the reach test
 constexpr double kCodeSlack = 2e-6;        // float32 evaluation of the int8 bounds
@@ -204,7 +205,8 @@ bool Panel::try_pruning() {
 }
 
 bool Panel::collect_pruned() {
-    const auto limit = static_cast<std::size_t>(kDenseShare * static_cast<double>(old_rows_));
+    const double share = use_codes_ && width_ > 1 ? kDenseCodeShare : kDenseShare;
+    const auto limit = static_cast<std::size_t>(share * static_cast<double>(old_rows_));
     wanted_.assign(old_atoms_, 0);
     std::size_t rows = 0;
     for (std::size_t p = 0; p < width_; ++p) {

@@ -6,21 +6,45 @@ namespace max_member {
 
 void encode_row(const float* row, std::size_t d, double square, std::size_t stride,
                 std::int8_t* codes, float& scale, float& error, std::int32_t& sum) {
-    float most = 0.0f;
-    for (std::size_t t = 0; t < d; ++t) most = std::max(most, std::fabs(row[t]));
+    // Eight of everything side by side, so that the compiler may use vectors.
+    constexpr std::size_t kSide = 8;
+    float most_of[kSide] = {};
+    std::size_t t = 0;
+    for (; t + kSide <= d; t += kSide) {
+        for (std::size_t l = 0; l < kSide; ++l) {
+            const float size = std::fabs(row[t + l]);
+            most_of[l] = most_of[l] > size ? most_of[l] : size;
+        }
+    }
+    for (; t < d; ++t) most_of[0] = std::max(most_of[0], std::fabs(row[t]));
+    const float most = *std::max_element(most_of, most_of + kSide);
     const double norm = std::sqrt(square);
     const double step = static_cast<double>(most) / 127.0;
     const double inverse = 1.0 / step;
-    // Adding and taking away 1.5 * 2^52 rounds to an integer, to even where two are as near.
+    // Adding and taking away 1.5 * 2^52 rounds to an integer, to even where two are as near; no
+    // code can be beyond 127, because none of the row is beyond `most`.
     constexpr double kRounder = 6755399441055744.0;
+    double residuals[kSide] = {};
+    std::int32_t sums[kSide] = {};
+    const auto encode = [&](std::size_t at, std::size_t l) {
+        const auto x = static_cast<double>(row[at]);
+        const double code = (x * inverse + kRounder) - kRounder;
+        const double rest = x - step * code;
+        const auto whole = static_cast<std::int32_t>(code);
+        codes[at] = static_cast<std::int8_t>(whole);
+        sums[l] += whole;
+        residuals[l] += rest * rest;
+    };
+    for (t = 0; t + kSide <= d; t += kSide) {
+        for (std::size_t l = 0; l < kSide; ++l) encode(t + l, l);
+    }
+    for (; t < d; ++t) encode(t, 0);
+    std::fill(codes + d, codes + stride, std::int8_t{0});
     double residual = 0.0;
     sum = 0;
-    for (std::size_t t = 0; t < stride; ++t) {
-        const double x = t < d ? static_cast<double>(row[t]) : 0.0;
-        const double code = std::clamp((x * inverse + kRounder) - kRounder, -127.0, 127.0);
-        codes[t] = static_cast<std::int8_t>(code);
-        sum += codes[t];
-        residual += (x - step * code) * (x - step * code);
+    for (std::size_t l = 0; l < kSide; ++l) {
+        residual += residuals[l];
+        sum += sums[l];
     }
     scale = static_cast<float>(step / norm);
     // Rounded up, and room for the rounding of `scale`.

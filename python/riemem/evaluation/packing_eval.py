@@ -31,7 +31,7 @@ from .packing_sizes import LineCounter, LineSizes
 from .packing_streams import PackQuestion, Stream, load_streams
 from .retrieval import Progress, _embed
 
-__all__ = ["BUDGETS", "THRESHOLDS", "PackingReport", "run_packing", "run_streams"]
+__all__ = ["BUDGETS", "THRESHOLDS", "PackingReport", "run_packing", "run_streams", "stream_vectors"]
 
 BUDGETS = (500, 1000, 2000, 4000)
 THRESHOLDS = (0.60, 0.65, 0.70, 0.75, 0.80, 0.85, 0.90)
@@ -144,8 +144,7 @@ def run_streams(
     counter, label = (count_tokens, "caller") if count_tokens else token_counter()
     chosen_streams = [_limited(stream, limit) for stream in streams]
     # All questions, so that a cache does not depend on the limit.
-    windows = [_windows(stream, model) for stream in streams]
-    vectors = _embed(model, windows, progress, None if cache is None else Path(cache))
+    embedded = stream_vectors(streams, model, cache=cache, progress=progress)
     plan = _Plan(
         tuple(budgets),
         tuple(thresholds),
@@ -157,8 +156,8 @@ def run_streams(
         remembered(words_of),
     )
     measured = [
-        _measure(stream, KnownVectors(model, dict(zip(texts, rows, strict=True))), plan, progress)
-        for stream, texts, rows in zip(chosen_streams, windows, vectors, strict=True)
+        _measure(stream, rows, known, plan, progress)
+        for stream, (rows, known) in zip(chosen_streams, embedded, strict=True)
     ]
     facts = {
         **data,
@@ -197,23 +196,39 @@ def _limited(stream: Stream, limit: int | None) -> Stream:
     return replace(stream, questions=tuple(stream.questions[i] for i in np.unique(kept)))
 
 
-def _windows(stream: Stream, model: Embedder) -> list[str]:
-    """Every text that is embedded, once: what fits the embedder of each turn, and the questions."""
-    texts = [turn.embedded for turn in stream.turns] + [q.text for q in stream.questions]
-    return list(dict.fromkeys(window for text in texts for window in model.windows(text)))
+def stream_vectors(
+    streams: Sequence[Stream],
+    model: Embedder,
+    *,
+    cache: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> list[tuple[F32, KnownVectors]]:
+    """Return for each stream a row per turn, and an embedder that knows turns and questions.
+
+    A turn that does not fit into the embedder has several windows, all of which are known; its
+    row is that of the first, by which a store clusters it.
+    """
+    windows = []
+    for stream in streams:
+        texts = [turn.embedded for turn in stream.turns] + [q.text for q in stream.questions]
+        windows.append(list(dict.fromkeys(w for text in texts for w in model.windows(text))))
+    vectors = _embed(model, windows, progress, None if cache is None else Path(cache))
+    found = []
+    for stream, texts, rows in zip(streams, windows, vectors, strict=True):
+        known = KnownVectors(model, dict(zip(texts, rows, strict=True)))
+        firsts = [known.windows(turn.embedded)[0] for turn in stream.turns]
+        found.append((known.embed(firsts), known))
+    return found
 
 
 def _measure(
-    stream: Stream, known: KnownVectors, plan: _Plan, progress: Progress | None
+    stream: Stream, rows: F32, known: KnownVectors, plan: _Plan, progress: Progress | None
 ) -> Measured:
     """Ask every question when only the turns before it are in the memory."""
     out = Measured()
     by_visible: dict[int, list[PackQuestion]] = {}
     for question in stream.questions:
         by_visible.setdefault(question.visible, []).append(question)
-    # A turn is clustered by its first window, as the store does.
-    firsts = [known.windows(turn.embedded)[0] for turn in stream.turns]
-    rows = known.embed(firsts)
     sizes = LineSizes(stream.turns, plan.count)
     turns, stored = TurnEmbedder(known, DEFAULT_RENDERING), 0
     done = 0
