@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator
@@ -231,6 +232,14 @@ class AsyncMemory:
     judgements = _reading(Memory.judgements)
     replay_weights = _reading(Memory.replay_weights)
     reset_weights = _writing(Memory.reset_weights)
+
+
+# A method that Memory has and that is not spelt out above: it is there all the same, only without
+# static types. One with a progress callback can be stopped, any other is waited for.
+for _name, _method in inspect.getmembers(Memory, inspect.isfunction):
+    if not _name.startswith("_") and _name not in vars(AsyncMemory):
+        _stops = "progress" in inspect.signature(_method).parameters
+        setattr(AsyncMemory, _name, (_stoppable if _stops else _writing)(_method))
 
 
 class _Opening:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
+import signal
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -221,12 +222,20 @@ def make_server(memory: Memory) -> MCPServer:
 
 
 def serve(server: MCPServer) -> None:
-    """Serve standard input and output until the client hangs up, which is not an error."""
+    """Serve standard input and output until the client hangs up, which is not an error.
+
+    SIGINT ends the process at once, as SIGTERM does: the SDK's reader sits in a thread that waits
+    for the next line, and nothing else would wake it. The store is safe from that.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         server.run("stdio")
     except Exception as error:
         if not _hung_up(error):
             raise
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _hung_up(error: BaseException) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from dataclasses import replace
 from typing import Any
 
 import click
 
 from .options import Opener, with_store
-from .output import emit
+from .output import emit, note
 
 __all__ = ["COMMANDS"]
 
@@ -31,6 +32,8 @@ def mcp_command(opener: Opener, readonly: bool, as_json: bool) -> None:
         if as_json:
             emit(True, {"mcp": asyncio.run(_offer(server))}, "")
         else:
+            if sys.stdin.isatty():
+                note("riemem: serving MCP on standard input; an agent starts this, Ctrl-C ends it")
             serve(server)
 
 

@@ -253,6 +253,11 @@ def _note_skipped(skipped: Sequence[str], as_json: bool) -> None:
     help="One list in time order, or grouped by the atoms of `riemem cluster`.",
 )
 @archived_option
+@click.option(
+    "--delimited",
+    is_flag=True,
+    help="Between two lines that mark it as quoted data and that no stored text can forge.",
+)
 @scope_options
 @with_store(readonly=True)
 def recall_command(
@@ -261,6 +266,7 @@ def recall_command(
     token_budget: int,
     layout: str,
     archived: bool,
+    delimited: bool,
     session: str | None,
     filters: dict[str, Any] | None,
     as_json: bool,
@@ -271,6 +277,7 @@ def recall_command(
     """
     with opener.open() if layout == "flat" else opener.open_for_atoms() as memory:
         options: dict[str, Any] = {"session": session, "filters": filters, "archived": archived}
+        options["delimited"] = delimited
         context = memory.recall(query, token_budget=token_budget, layout=layout, **options)
     document = {"query": query, "token_budget": token_budget, **asdict(context)}
     emit(as_json, document, context.text)
