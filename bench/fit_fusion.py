@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,20 +27,26 @@ from riemem.evaluation.hybrid import (
     remember,
     turn_tokens,
 )
-from riemem.evaluation.locomo import Conversation, load_locomo
+from riemem.evaluation.locomo import Conversation, Question, load_locomo
 from riemem.evaluation.metrics import gold_ranks, question_metrics
 from riemem.evaluation.retrieval import embed_benchmark
 from riemem.retrieval.fusion import Ranking, rankings
+from riemem.retrieval.likeness import centre_of, likeness_weights
 from scipy.optimize import minimize
 
 ADDED = ("names", "temporal", "time_words", "substance")
 KERNEL = (-1, 1, -2, 2, -3)
-NAMES = ("dense", "lexical", *(f"kernel {d:+d}" for d in KERNEL), *ADDED)
+NAMES = ("dense", "lexical", *(f"kernel {d:+d}" for d in KERNEL), "answers", *ADDED, "likeness")
 RIDGE = 1e-3
+#: How often weights are fitted to the likeness that the weights before gave.
+ROUNDS = 2
 
 
 def features(memory, conversation: Conversation) -> np.ndarray:
-    """(questions, memories, features): the two channels, both by neighbour, and what is added."""
+    """(questions, memories, features): the two channels, both by neighbour, and what is added.
+
+    The last column, likeness, is empty; see :func:`with_likeness`.
+    """
     channel = memory._channel("default")
     stacked = []
     for question in conversation.answerable:
@@ -53,26 +60,47 @@ def features(memory, conversation: Conversation) -> np.ndarray:
             for d in KERNEL:
                 rows = view.after[d - 1] if d > 0 else view.before[-d - 1]
                 columns.append(extended[rows])
+            columns.append(np.append(scores * view.questions, 0.0)[view.before[0]])
         columns += [gathered.channels.get(name, zero) for name in ADDED]
-        stacked.append(np.stack(columns, axis=1))
+        stacked.append(np.stack([*columns, zero], axis=1))
     return np.array(stacked, np.float32)
+
+
+def with_likeness(
+    memory, conversation: Conversation, x: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """The features with the likeness that these weights give."""
+    dense = memory._channel("default").dense
+    ids = np.arange(1, x.shape[1] + 1)
+    filled = x.copy()
+    full = spread(weights)
+    full[-1] = 0.0
+    for row, question in enumerate(conversation.answerable):
+        best, shares = likeness_weights(x[row] @ full, ids, *rankings["default"].likeness)
+        chosen = ids[best].tolist()
+        centre = centre_of(dense.vectors_of(chosen), chosen, shares)
+        scores = dense.scores(question.text).again(centre).all()
+        filled[row, :, -1] = scores * np.sqrt(centre @ centre)
+    return filled
 
 
 def spread(weights: np.ndarray) -> np.ndarray:
     """The weight of every feature from the parameters."""
-    main, kernel, added = weights[:2], weights[2 : 2 + len(KERNEL)], weights[2 + len(KERNEL) :]
+    k = len(KERNEL) + 1
+    main, kernel, added = weights[:2], weights[2 : 2 + k], weights[2 + k :]
     return np.concatenate([main, main[0] * kernel, main[1] * kernel, added])
 
 
 def jacobian(weights: np.ndarray) -> np.ndarray:
-    k, kernel = len(KERNEL), weights[2 : 2 + len(KERNEL)]
-    out = np.zeros((2 + 2 * k + len(ADDED), weights.size))
+    k = len(KERNEL) + 1
+    kernel, n = weights[2 : 2 + k], len(ADDED) + 1
+    out = np.zeros((2 + 2 * k + n, weights.size))
     out[0, 0] = out[1, 1] = 1.0
     for i in range(2):
         rows = slice(2 + i * k, 2 + (i + 1) * k)
         out[rows, i] = kernel
         out[rows, 2 : 2 + k] = weights[i] * np.eye(k)
-    out[2 + 2 * k :, 2 + k :] = np.eye(len(ADDED))
+    out[2 + 2 * k :, 2 + k :] = np.eye(n)
     return out
 
 
@@ -96,22 +124,48 @@ def fit(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
             jacobian(weights).T @ (gradient / n) + 2 * RIDGE * weights,
         )
 
-    start = np.concatenate([[4.0, 4.0], np.full(len(KERNEL), 0.3), np.zeros(len(ADDED))])
+    start = np.concatenate([[4.0, 4.0], np.full(len(KERNEL) + 1, 0.3), np.zeros(len(ADDED) + 1)])
     options = {"maxiter": 100}
     return minimize(objective, start, jac=True, method="L-BFGS-B", options=options).x
+
+
+def fit_rounds(memories, conversations, parts, use: Sequence[int]) -> np.ndarray:
+    """Weights for some of the conversations, likeness included."""
+    own = [parts[i] for i in use]
+    weights = fit(own)
+    for _ in range(ROUNDS):
+        own = [
+            (with_likeness(memories[i], conversations[i], parts[i][0], weights), parts[i][1])
+            for i in use
+        ]
+        weights = fit(own)
+    return weights
+
+
+def in_recall(memory, question: Question, ranking: Ranking) -> list[float]:
+    """The share of the evidence in what ``Memory.recall`` packs into each budget."""
+    shares = []
+    for budget in BUDGETS:
+        context = memory.recall(question.text, token_budget=budget, ranking=ranking)
+        found = {hit.id - 1 for hit in context.hits}
+        shares.append(sum(row in found for row in question.gold) / len(question.gold))
+    return shares
 
 
 def as_ranking(weights: np.ndarray) -> Ranking:
     named = dict(zip(NAMES, weights.tolist(), strict=True))
     kernel = {d: named[f"kernel {d:+d}"] for d in KERNEL}
-    own = {name: named[name] for name in ("dense", "lexical", *ADDED)}
-    return Ranking("fitted", own, kernel=kernel)
+    own = {name: named[name] for name in ("dense", "lexical", "likeness", *ADDED)}
+    return replace(
+        rankings["default"], name="fitted", weights=own, kernel=kernel, answers=named["answers"]
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("file", type=Path)
     parser.add_argument("--cache", type=Path)
+    parser.add_argument("--recall", action="store_true", help="also pack the texts of recall")
     arguments = parser.parse_args()
     benchmark = load_locomo(arguments.file)
     model = load_embedder(None)
@@ -126,12 +180,15 @@ def main() -> None:
             target[i, list(question.gold)] = 1.0 / len(question.gold)
         parts.append((x, target))
     count, label = models.token_counter()
-    folds, values, inside = [], [], []
+    folds, values, inside, packed = [], [], [], []
     for i, (memory, conversation) in enumerate(zip(memories, benchmark.conversations, strict=True)):
-        weights = fit([part for j, part in enumerate(parts) if j != i])
+        use = [j for j in range(len(parts)) if j != i]
+        weights = fit_rounds(memories, benchmark.conversations, parts, use)
         folds.append(weights)
         questions = conversation.answerable
-        ranked = rank_all(memory, [q.text for q in questions], {"x": as_ranking(weights)})["x"]
+        texts = [turn.text for turn in conversation.turns]
+        asked = [q.text for q in questions]
+        ranked = rank_all(memory, asked, {"x": as_ranking(weights)}, texts)["x"]
         own = [
             question_metrics(gold_ranks(r, q.gold)) for r, q in zip(ranked, questions, strict=True)
         ]
@@ -142,10 +199,13 @@ def main() -> None:
         ]
         values += own
         inside += within
+        if arguments.recall:
+            packed += [in_recall(memory, q, as_ranking(weights)) for q in questions]
         print(
             f"{conversation.name:10} n {len(own):4d}  hit@10 "
             f"{np.mean([v['hit@10'] for v in own]):.3f}  recall@10 "
-            f"{np.mean([v['recall@10'] for v in own]):.3f}",
+            f"{np.mean([v['recall@10'] for v in own]):.3f}  inside "
+            f"{np.round(np.mean(within, axis=0), 3)}",
             flush=True,
         )
     print(
@@ -153,7 +213,10 @@ def main() -> None:
         + "  ".join(f"{name} {np.mean([v[name] for v in values]):.3f}" for name in values[0])
     )
     print(f"evidence inside {BUDGETS} tokens ({label}): {np.round(np.mean(inside, axis=0), 3)}")
-    final, deviation = fit(parts), np.std(folds, axis=0)
+    if arguments.recall:
+        print(f"in the texts of recall, dates counted: {np.round(np.mean(packed, axis=0), 3)}")
+    final = fit_rounds(memories, benchmark.conversations, parts, range(len(parts)))
+    deviation = np.std(folds, axis=0)
     for name, value, by in zip(NAMES, final, deviation, strict=True):
         print(f"  {name:12} {value:7.3f}  (+- {by:.3f} over the folds)")
 

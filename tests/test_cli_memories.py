@@ -160,7 +160,8 @@ def test_search_prints_rank_score_id_and_text(filled: Run) -> None:
     assert "2024-03-09 09:15  Mara  (s1)" in lines[0]
     assert lines[1] == "     I'm allergic to hazelnuts"
     assert "dense" in lines[2]
-    assert lines[3].startswith("scored by ")
+    assert lines[3].startswith("     because of: ")
+    assert lines[4].startswith("scored by ")
 
 
 @pytest.mark.parametrize(
@@ -343,3 +344,56 @@ memories._lines = lines
 from riemem.cli import main
 sys.exit(main(["add", "-", "--store", sys.argv[1], "--embedder", "hashing"]))
 """
+
+
+def test_every_option_of_search_is_reachable(filled: Run, tmp_path: Path) -> None:
+    plain = document(filled("search", "bicycle euros", "--json"))
+    words = document(filled("search", "bicycle euros", "--ranking", "lexical", "--json"))
+    assert words["scoring"].startswith("lexical: ")
+    assert plain["scoring"].startswith("default: ")
+    assert words == document(filled("search", "bicycle euros", "--preset", "lexical", "--json"))
+    own = tmp_path / "own.json"
+    own.write_text(
+        '{"weights": {"lexical": 2, "likeness": 1}, "kernel": {"-1": 0.5}, "likeness": [3, 1.5], '
+        '"brevity": [2, 300]}'
+    )
+    found = document(filled("search", "bicycle", "--ranking", str(own), "--json", "--explain"))
+    assert found["scoring"].startswith("own: ")
+    assert {"lexical", "neighbours"} <= set(found["hits"][0]["channels"])
+    assert found["hits"][0]["why"]
+    shown = filled("search", "bicycle", "--explain").stdout
+    assert "because of: " in shown
+    twice = filled("search", "bicycle", "--near-duplicates", "-0.99", "--json")
+    assert len(document(twice)["hits"]) == 1
+    context = document(
+        filled(
+            "recall", "bicycle", "--ranking", "lexical", "--delimited", "-k", "2", "--at",
+            "2030-01-01", "--near-duplicates", "0.9", "--json",
+        )
+    )  # fmt: skip
+    assert 1 <= len(context["hits"]) <= 2
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[1]", "expected an object, got list"),
+        ("{", "is not JSON"),
+        ('{"colour": 1}', "got 'colour'"),
+        ('{"weights": {"magic": 1}}', "'magic'"),
+        ('{"weights": {"dense": 1}, "kernel": {"x": 1}}', "not a ranking"),
+        ('{"weights": {"dense": 1}, "likeness": 3}', "not a ranking"),
+        ("{}", "not a ranking"),
+    ],
+)
+def test_a_ranking_file_that_is_none_is_the_users_error(
+    filled: Run, tmp_path: Path, content: str, message: str
+) -> None:
+    path = tmp_path / "own.json"
+    path.write_text(content)
+    result = filled("search", "bicycle", "--ranking", str(path))
+    assert result.exit_code == 1
+    assert message in result.stderr
+    assert filled("search", "x", "--ranking", "magic").exit_code == 1
+    assert filled("search", "x", "--ranking", str(tmp_path / "no.json")).exit_code == 1
+    assert filled("search", "x", "--rerank", str(tmp_path)).exit_code == 3

@@ -18,6 +18,7 @@ from riemem._lives import LifeMethods
 from riemem.errors import ArgumentError, DTypeError, ModelNotFoundError, StoreLockedError
 from riemem.foreign import read_foreign
 from riemem.packing import Context, Dropped
+from riemem.retrieval.brevity import worth
 from riemem.retrieval.corpus import day_of
 from riemem.retrieval.embedding import Progress, TurnEmbedder
 from riemem.retrieval.fusion import Ranking, as_ranking
@@ -559,6 +560,9 @@ class Memory(LifeMethods, DoubtMethods):
         profile: str | None = None,
         session: str | None = None,
         archived: bool = False,
+        ranking: str | Ranking = "default",
+        near_duplicates: float | None = None,
+        reranker: Any = None,
     ) -> Context:
         """Find memories and put them, dated and in time order, into a token budget.
 
@@ -582,8 +586,9 @@ class Memory(LifeMethods, DoubtMethods):
             :func:`riemem.packing.delimited`.
         k : int
             How many memories are looked at.
-        filters, at, profile, session, archived
-            As for :meth:`search`.
+        filters, at, profile, session, archived, ranking, near_duplicates, reranker
+            As for :meth:`search`. Without a reranker or compressor, long turns must be better than
+            short ones to be packed before them, as the ranking's ``brevity`` says.
 
         Returns
         -------
@@ -607,17 +612,21 @@ class Memory(LifeMethods, DoubtMethods):
             packing.check_compressor(compressor)
             if layout != "flat":
                 raise ArgumentError("layout: a compressor makes its own; leave layout='flat'")
+        rule = as_ranking(ranking)
         where: dict[str, Any] = {"filters": filters, "at": at, "profile": profile}
-        where |= {"session": session, "archived": archived}
+        where |= {"session": session, "archived": archived, "ranking": rule}
+        where |= {"near_duplicates": near_duplicates, "reranker": reranker}
         hits = self.search(query, k=k, **where)
+        own = {hit.id: worth(hit.score, hit.text, *rule.brevity) for hit in hits}
+        sizes: dict[str, Any] = {"token_budget": budget, "worth": None if reranker else own}
         framed = packing.delimited if delimited else str
         inner, count = count, lambda text: inner(framed(text))
         if layout == "grouped":
             name = self._scope(profile, None, None).profile
             owners = atoms.atoms_of(self._store, name, [hit.id for hit in hits])
-            packed = packing.pack_grouped(hits, owners, token_budget=budget, count_tokens=count)
+            packed = packing.pack_grouped(hits, owners, **sizes, count_tokens=count)
         elif compressor is None:
-            packed = packing.pack_turns(hits, token_budget=budget, count_tokens=count)
+            packed = packing.pack_turns(hits, **sizes, count_tokens=count)
         else:
             kept = StoredSensitivities(self._store)
             try:

@@ -82,6 +82,7 @@ def pack_turns(
     *,
     token_budget: int,
     count_tokens: Callable[[str], int],
+    worth: Mapping[int, float] | None = None,
 ) -> Packing:
     """Pack whole turns, best first, as long as the final string stays within the budget.
 
@@ -97,6 +98,8 @@ def pack_turns(
     count_tokens : callable
         ``str -> int``; called on candidate strings as a whole, so it may be any tokenizer. What it
         raises is passed on.
+    worth : mapping of int to float, optional
+        By id, what counts instead of the score; see :func:`riemem.retrieval.brevity.worth`.
 
     Returns
     -------
@@ -127,14 +130,14 @@ def pack_turns(
     """
     budget = check_budget(token_budget)
     count = checked_counter(count_tokens)
-    ranked, dropped = distinct_turns(turns)
+    ranked, dropped = distinct_turns(turns, worth)
     if not ranked:
         return Packing("", 0)
     writer = TurnWriter(ranked)
     chosen, over, tokens = fill(ranked, budget, lambda some: count(writer.write(some)))
     _require_some(chosen, ranked, budget, count, writer.write)
-    everything_else = _all_dropped(turns, dropped, over)
-    return Packing(writer.write(chosen), tokens, tuple(writer.in_time(chosen)), everything_else)
+    left = _all_dropped(turns, dropped, over, worth)
+    return Packing(writer.write(chosen), tokens, tuple(writer.in_time(chosen)), left)
 
 
 def pack_grouped(
@@ -145,6 +148,7 @@ def pack_grouped(
     count_tokens: Callable[[str], int],
     headers: Mapping[int, str] | None = None,
     select: str = "hits",
+    worth: Mapping[int, float] | None = None,
 ) -> Packing:
     """Pack whole turns atom by atom under headers, as long as the final string stays in the budget.
 
@@ -166,6 +170,8 @@ def pack_grouped(
     select : {"hits", "atoms"}
         In which order turns are tried: by their own score, or, as RSM-full prints it, all turns
         of the best atom, then all of the next one.
+    worth : mapping of int to float, optional
+        See :func:`pack_turns`.
 
     Returns
     -------
@@ -196,7 +202,7 @@ def pack_grouped(
     count = checked_counter(count_tokens)
     if select not in ("hits", "atoms"):
         raise ArgumentError(f"select: expected 'hits' or 'atoms', got {select!r}")
-    ranked, dropped = distinct_turns(turns)
+    ranked, dropped = distinct_turns(turns, worth)
     if not ranked:
         return Packing("", 0)
     # A turn without an atom gets one of its own, below every number that is in use.
@@ -219,7 +225,7 @@ def pack_grouped(
     chosen, over, tokens = fill(ranked, budget, lambda some: count(write(some)))
     _require_some(chosen, ranked, budget, count, write)
     order = [turn for _, group in groups(chosen) for turn in group]
-    return Packing(write(chosen), tokens, tuple(order), _all_dropped(turns, dropped, over))
+    return Packing(write(chosen), tokens, tuple(order), _all_dropped(turns, dropped, over, worth))
 
 
 def _headers(turns: Sequence[T], owner: Mapping[int, int]) -> dict[int, str]:
@@ -265,9 +271,12 @@ def _require_some(
 
 
 def _all_dropped(
-    turns: Sequence[T], copies: Sequence[Dropped], over: Sequence[T]
+    turns: Sequence[T],
+    copies: Sequence[Dropped],
+    over: Sequence[T],
+    worth: Mapping[int, float] | None,
 ) -> tuple[Dropped, ...]:
-    best = {turn.id: place for place, turn in enumerate(_by_score(turns))}
+    best = {turn.id: place for place, turn in enumerate(_by_score(turns, worth))}
     dropped = [*copies, *(Dropped(turn.id, "over budget") for turn in over)]
     return tuple(sorted(dropped, key=lambda item: best[item.id]))
 
@@ -417,7 +426,9 @@ def check_compressor(compressor: Any) -> Any:
     return compressor
 
 
-def distinct_turns(turns: Sequence[T]) -> tuple[list[T], list[Dropped]]:
+def distinct_turns(
+    turns: Sequence[T], worth: Mapping[int, float] | None = None
+) -> tuple[list[T], list[Dropped]]:
     """Return the turns best first without copies, and the copies.
 
     Examples
@@ -428,7 +439,7 @@ def distinct_turns(turns: Sequence[T]) -> tuple[list[T], list[Dropped]]:
     first: dict[tuple[str | None, str], int] = {}
     seen: set[int] = set()
     ranked, dropped = [], []
-    for turn in _by_score(turns):
+    for turn in _by_score(turns, worth):
         if turn.id in seen:
             continue
         seen.add(turn.id)
@@ -498,5 +509,6 @@ def checked_counter(count_tokens: object) -> Callable[[str], int]:
     return count
 
 
-def _by_score(turns: Sequence[T]) -> list[T]:
-    return sorted(turns, key=lambda turn: (-turn.score, turn.id))
+def _by_score(turns: Sequence[T], worth: Mapping[int, float] | None = None) -> list[T]:
+    own = {} if worth is None else worth
+    return sorted(turns, key=lambda turn: (-own.get(turn.id, turn.score), turn.id))

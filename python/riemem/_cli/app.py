@@ -18,6 +18,7 @@ from . import (
     distill,
     doubts,
     evaluate,
+    finding,
     lives,
     mcp,
     memories,
@@ -209,6 +210,7 @@ def cli() -> None:
 
 for _command in (
     *memories.COMMANDS,
+    *finding.COMMANDS,
     *lives.COMMANDS,
     *upkeep.COMMANDS,
     *transfer.COMMANDS,

@@ -1,10 +1,10 @@
-"""The commands that write and read memories: add, search, recall, get, list, update, forget."""
+"""The commands that write and read memories by id: add, get, list, update, forget."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import ArgumentError, TextError
-from .options import INSTANT, Opener, archived_option, pairs, scope_options, with_store
-from .output import brief, emit, instant, note, paragraph, progress, safe, width
+from .options import INSTANT, Opener, pairs, scope_options, with_store
+from .output import brief, emit, instant, progress, safe, width
 
 if TYPE_CHECKING:
     from ..store.records import Record
@@ -153,12 +153,6 @@ def _ranges(ids: list[int]) -> str:
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
 
 
-def _heading(record: Any) -> str:
-    who = f"  {record.speaker}" if record.speaker else ""
-    where = f"  ({record.session})" if record.session else ""
-    return safe(f"{instant(record.when)}{who}{where}").replace("\n", " ")
-
-
 def _full(record: Record) -> str:
     """Return a memory with all that is known about it; its text last, whole."""
     lines = [f"id        {record.id}", f"when      {record.when}"]
@@ -176,117 +170,6 @@ def _full(record: Record) -> str:
     if record.metadata:
         lines.append(f"metadata  {json.dumps(record.metadata)}")
     return "\n".join([*lines, "", safe(record.text)])
-
-
-@click.command("search")
-@click.argument("query")
-@click.option("-k", "--k", type=_COUNT, default=10, show_default=True, help="Hits to return.")
-@click.option("--at", type=INSTANT, help="Only what was known at this instant or day.")
-@click.option("--explain", is_flag=True, help="Also the score of each channel.")
-@archived_option
-@click.option("--trust", type=float, default=0.0, help="Weight of trust in the score.")
-@click.option("--adaptive", is_flag=True, help="With the weights that feedback has changed.")
-@scope_options
-@with_store(readonly=True)
-def search_command(
-    opener: Opener,
-    query: str,
-    k: int,
-    at: str | None,
-    explain: bool,
-    archived: bool,
-    trust: float,
-    adaptive: bool,
-    session: str | None,
-    filters: dict[str, Any] | None,
-    as_json: bool,
-) -> None:
-    """Find the memories nearest to QUERY, best first."""
-    options: dict[str, Any] = {"session": session, "filters": filters, "at": at, "trust": trust}
-    with opener.open(adaptive=adaptive) as memory:
-        hits = memory.search(query, k=k, explain=explain, archived=archived, **options)
-    found = {"query": query, "k": k, "scoring": hits.scoring, "skipped": hits.skipped}
-
-    def text() -> str:
-        lines = []
-        for rank, hit in enumerate(hits, start=1):
-            lines.append(f"{rank:>3}. {hit.score:7.3f}  [{hit.id}]  {_heading(hit)}")
-            lines.append(paragraph(hit.text, indent=5, lines=3))
-            if explain:
-                channels = (f"{name} {value:.4g}" for name, value in hit.channels.items())
-                origin = f"trust {hit.trust:.3f}, source {safe(hit.source or '-')}"
-                lines.append(f"     {', '.join(channels)}; {origin}")
-            if hit.superseded_by:
-                by = ", ".join(map(str, hit.superseded_by))
-                lines.append(f"     superseded by {by}")
-        if explain:
-            lines.append(f"scored by {hits.scoring}")
-        return "\n".join(lines) or "nothing found"
-
-    emit(as_json, found | {"hits": [asdict(hit) for hit in hits]}, text)
-    _note_skipped(hits.skipped, as_json)
-
-
-def _note_skipped(skipped: Sequence[str], as_json: bool) -> None:
-    """Say what could not run; with --json the document says it."""
-    if not as_json:
-        for what in skipped:
-            note(f"riemem: note: {what}")
-
-
-@click.command("recall")
-@click.argument("query")
-@click.option(
-    "--budget",
-    "--token-budget",
-    "token_budget",
-    type=_COUNT,
-    default=1000,
-    show_default=True,
-    help="Most tokens of the context; never exceeded.",
-)
-@click.option(
-    "--layout",
-    type=click.Choice(["flat", "grouped"]),
-    default="flat",
-    show_default=True,
-    help="One list in time order, or grouped by the atoms of `riemem cluster`.",
-)
-@archived_option
-@click.option(
-    "--delimited",
-    is_flag=True,
-    help="Between two lines that mark it as quoted data and that no stored text can forge.",
-)
-@scope_options
-@with_store(readonly=True)
-def recall_command(
-    opener: Opener,
-    query: str,
-    token_budget: int,
-    layout: str,
-    archived: bool,
-    delimited: bool,
-    session: str | None,
-    filters: dict[str, Any] | None,
-    as_json: bool,
-) -> None:
-    """Print a context for QUERY inside a token budget, ready for a prompt.
-
-    The context goes to standard output, and what it cost to standard error.
-    """
-    with opener.open() if layout == "flat" else opener.open_for_atoms() as memory:
-        options: dict[str, Any] = {"session": session, "filters": filters, "archived": archived}
-        options["delimited"] = delimited
-        context = memory.recall(query, token_budget=token_budget, layout=layout, **options)
-    document = {"query": query, "token_budget": token_budget, **asdict(context)}
-    emit(as_json, document, context.text)
-    if not as_json:
-        note(
-            f"{context.tokens} of {token_budget} tokens (counted by {context.token_counter}), "
-            f"{len(context.hits)} memories, {len(context.dropped)} left out"
-        )
-    _note_skipped(context.skipped, as_json)
 
 
 @click.command("get")
@@ -425,8 +308,6 @@ def _confirm(question: str) -> None:
 
 COMMANDS = (
     add_command,
-    search_command,
-    recall_command,
     get_command,
     list_command,
     update_command,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
@@ -114,10 +114,12 @@ def variants(names: Sequence[str] | None = None) -> dict[str, Ranking]:
     chosen: dict[str, Ranking] = {}
     for name in ("dense", "lexical", "names", "temporal", "entities", "profile"):
         chosen[f"only {name}"] = Ranking(name, {name: 1.0})
-    for name in own:
+    for name in own:  # what is left out is left out of the first pass of "likeness", too
         rest = {key: value for key, value in default.weights.items() if key != name}
         chosen[f"without {name}"] = replace(default, weights=rest)
-    chosen["without neighbours"] = replace(default, kernel={})
+    chosen["without neighbours"] = replace(default, kernel={}, answers=0.0)
+    chosen["without answers"] = replace(default, answers=0.0)
+    chosen["without brevity"] = replace(default, brevity=(0.0, 1))
     for name in ("half", "slm-v3", "default"):
         chosen[name] = rankings[name]
     if names is not None:
@@ -135,22 +137,64 @@ def score_all(memory: Memory, query: str, ranking: Ranking) -> NDArray[np.float6
     return scores
 
 
+class Ranked(list[int]):
+    """Rows, best first; `packing` is the order in which they would fill a token budget.
+
+    Examples
+    --------
+    >>> Ranked([2, 0, 1]).packing
+    [2, 0, 1]
+    """
+
+    def __init__(self, rows: Iterable[int], packing: list[int] | None = None) -> None:
+        super().__init__(rows)
+        self.packing: list[int] = list(self) if packing is None else packing
+
+
 def rank_all(
-    memory: Memory, queries: Sequence[str], chosen: Mapping[str, Ranking]
+    memory: Memory,
+    queries: Sequence[str],
+    chosen: Mapping[str, Ranking],
+    texts: Sequence[str] | None = None,
 ) -> dict[str, list[list[int]]]:
-    """Return, by variant, for every query all rows (id - 1), best first."""
+    """Return, by variant, for every query all rows (id - 1), best first, as :class:`Ranked`.
+
+    Parameters
+    ----------
+    memory : Memory
+    queries : sequence of str
+    chosen : mapping of str to Ranking
+    texts : sequence of str, optional
+        Of the rows, for rankings that mind the length of a turn where they fill a budget.
+    """
     found: dict[str, list[list[int]]] = {name: [] for name in chosen}
+    sizes = None if texts is None else np.array([len(t.encode("utf-8")) for t in texts], np.float64)
     channel = memory._channel(memory.profile)
     for query in queries:
         known: dict[tuple[Any, ...], Gathered] = {}
         for name, ranking in chosen.items():
-            key = (ranking.dense, ranking.k1, ranking.b, tuple(sorted(ranking.weights)))
+            # The channel "likeness" depends on all the others and their weights.
+            whole = replace(ranking, name="", brevity=(0.0, 1))
+            alike = whole if "likeness" in ranking.weights else None
+            key = (
+                ranking.dense,
+                ranking.k1,
+                ranking.b,
+                tuple(sorted(ranking.weights)),
+                repr(alike),
+            )
             if key not in known:
                 known[key] = channel.gather(query, ranking)
             gathered = known[key]
             joined = HybridChannel.join(query, ranking, gathered)
             ids = gathered.view.ids[joined.rows]
-            found[name].append((ids[top(joined.scores, ids, ids.size)] - 1).tolist())
+            rows = (ids[top(joined.scores, ids, ids.size)] - 1).tolist()
+            weight, free = ranking.brevity
+            packing = None
+            if weight > 0.0 and sizes is not None:
+                worth = joined.scores - weight * np.log(np.maximum(sizes[ids - 1], free) / free)
+                packing = (ids[top(worth, ids, ids.size)] - 1).tolist()
+            found[name].append(Ranked(rows, packing))
     return found
 
 
@@ -159,7 +203,8 @@ def evidence_inside(
 ) -> float:
     """Return the share of the right rows among those that fit into a token budget.
 
-    Rows are taken in order of rank; one that does not fit is left out and the next is tried.
+    Rows are taken in order of rank, of a :class:`Ranked` in that of its `packing`; one that does
+    not fit is left out and the next is tried.
 
     Parameters
     ----------
@@ -176,7 +221,7 @@ def evidence_inside(
     """
     left, inside = budget, set()
     smallest = min(tokens, default=0)
-    for row in ranking:
+    for row in getattr(ranking, "packing", ranking):
         if tokens[row] <= left:
             left -= tokens[row]
             inside.add(row)

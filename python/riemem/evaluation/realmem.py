@@ -248,6 +248,7 @@ def _ask(
     values: dict[str, list[dict[str, float]]] = {name: [] for name in chosen}
     session_of: list[str] = []
     tokens: list[int] = []
+    texts: list[str] = []
     waiting: list[dict[str, Any]] = []
     by_session: dict[int, list[Asked]] = {}
     for question in persona.questions:
@@ -259,9 +260,11 @@ def _ask(
             if asked:
                 memory.add_many(waiting)
                 session_of += [item["session"] for item in waiting]
+                texts += [item["text"] for item in waiting]
                 tokens += [count(f"{item['speaker']}: {item['text']}\n") for item in waiting]
                 waiting = []
-                found = rank_all(memory, [question.text for question in asked], chosen)
+                questions = [question.text for question in asked]
+                found = rank_all(memory, questions, chosen, texts)
                 for name, lists in found.items():
                     values[name] += [
                         _measure(rows, question.gold, session_of, tokens)
@@ -284,7 +287,7 @@ def _measure(
     }
     for budget in BUDGETS:
         left, reached = budget, set()
-        for row in rows:
+        for row in getattr(rows, "packing", rows):
             if tokens[row] <= left:
                 left -= tokens[row]
                 reached.add(session_of[row])

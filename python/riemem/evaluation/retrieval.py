@@ -120,7 +120,9 @@ def run_locomo(
         }
         for conversation, ranking in zip(benchmark.conversations, rankings, strict=True):
             with remember(conversation, KnownVectors(model, known), rendering) as memory:
-                ranking |= rank_all(memory, [q.text for q in conversation.questions], variants())
+                asked = [question.text for question in conversation.questions]
+                said = [turn.text for turn in conversation.turns]
+                ranking |= rank_all(memory, asked, variants(), said)
     count, counter = models.token_counter()
     tokens = [turn_tokens(conversation, count) for conversation in benchmark.conversations]
     return Report(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from riemem.index import RiemannianIndex
+from riemem.index import Asked, RiemannianIndex
 from riemem.presets import Preset, presets
 from riemem.retrieval import loading
 from riemem.retrieval.channel import ChannelHits, Ids
@@ -39,6 +39,7 @@ class VectorScores:
     notes: tuple[str, ...]
     rows: Ids | None  # positions in `keys` of those scored; None: all
     more: Callable[[Ids], npt.NDArray[np.float64]]  # scores of other positions
+    again: Callable[[npt.NDArray[np.float64]], Asked]  # the same of another vector
     off: float = 0.0  # how far a score of `scores` can be from that of `more`, at most
 
 
@@ -165,7 +166,11 @@ class DenseChannel:
         if plain:
             label = f"cosine: {len(index)} samples < min_samples {index.min_samples}"
         notes = embedded.notes
-        return VectorScores(asked.ids, values, label, plain, notes, rows, asked.some, off)
+
+        def again(vector: npt.NDArray[np.float64]) -> Asked:
+            return index.ask(vector, cosine_weight=1.0 if cosine else None)
+
+        return VectorScores(asked.ids, values, label, plain, notes, rows, asked.some, again, off)
 
     def cosines(self, query: str, memory_ids: list[int]) -> dict[int, dict[str, float]]:
         """The plain cosine of the best vector of each memory, and the number of that vector."""

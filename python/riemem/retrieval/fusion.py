@@ -15,10 +15,12 @@ from riemem.retrieval.query_type import SLM_V3_MULTIPLIERS
 
 __all__ = ["CHANNELS", "Fused", "Ranking", "as_ranking", "fuse", "min_max", "rankings"]
 
-#: Every channel that gives a score of its own; "neighbours" is made from "dense" and "lexical".
+#: Every channel that gives a score of its own; "neighbours" and "answers" are made from "dense"
+#: and "lexical", "likeness" from what all others found.
 CHANNELS = (
     "dense",
     "lexical",
+    "likeness",
     "names",
     "temporal",
     "time_words",
@@ -44,6 +46,14 @@ class Ranking:
         ``1 / (rrf_k + rank)`` of the rows that a channel found.
     kernel : mapping of int to float
         Credit from neighbouring turns, of the weighted sum of "dense" and "lexical".
+    answers : float
+        More of the same from the turn before, where that one is a question.
+    likeness : (int, float)
+        How many of the best without it the channel "likeness" looks at, and the spread of their
+        weights (see :mod:`riemem.retrieval.likeness`).
+    brevity : (float, int)
+        How much a turn's length counts against it where a token budget is filled, and up to how
+        many tokens it does not (see :func:`riemem.packing.worth`).
     dense : {"whitened", "cosine"}
         Score of the dense channel.
     k1, b : float
@@ -66,6 +76,9 @@ class Ranking:
     weights: Mapping[str, float]
     method: str = "sum"
     kernel: Mapping[int, float] = field(default_factory=dict)
+    answers: float = 0.0
+    likeness: tuple[int, float] = (8, 2.0)
+    brevity: tuple[float, int] = (0.0, 1)
     dense: str = "whitened"
     k1: float = 0.8
     b: float = 0.4
@@ -89,8 +102,15 @@ class Ranking:
             if value not in known:
                 raise ArgumentError(f"{option}: expected one of {known}, got {value!r}")
         numbers = [*self.weights.values(), *self.kernel.values(), self.rrf_k, self.scenes]
+        numbers += [self.answers, *self.likeness, *self.brevity]
         if not np.isfinite(numbers).all():
             raise ArgumentError(f"weights: expected finite numbers, got {numbers}")
+        if self.likeness[0] < 1 or self.likeness[1] <= 0.0:
+            raise ArgumentError(f"likeness: expected a count and a spread > 0, got {self.likeness}")
+        if self.brevity[0] < 0.0 or self.brevity[1] < 1:
+            raise ArgumentError(
+                f"brevity: expected a weight >= 0 and at least 1 token, got {self.brevity}"
+            )
 
 
 @dataclass(frozen=True)
@@ -141,10 +161,13 @@ def fuse(
             continue
         scaled = _scaled(ranking, channels[name], view.ids, passes)
         shares[name] = weights[name] * scaled[rows]
-        if ranking.kernel and name in ("dense", "lexical"):
+        if name in ("dense", "lexical"):
             base.append((weights[name], scaled))
     if ranking.kernel:
         shares["neighbours"] = neighbour_scores(base, view, passes, ranking.kernel, rows)
+    if ranking.answers:
+        asked = [(weight, scores * view.questions) for weight, scores in base]
+        shares["answers"] = neighbour_scores(asked, view, passes, {-1: ranking.answers}, rows)
     return Fused(rows, sum(shares.values(), np.zeros(rows.size)), shares)
 
 
@@ -184,15 +207,18 @@ _RANKINGS = (
     Ranking(
         "default",
         {
-            "dense": 5.9,
-            "lexical": 7.3,
-            "names": 2.7,
-            "temporal": 3.3,
-            "time_words": 2.6,
-            "substance": 4.9,
+            "dense": 3.5,
+            "lexical": 5.0,
+            "likeness": 4.9,
+            "names": 1.9,
+            "temporal": 2.9,
+            "time_words": 1.9,
+            "substance": 3.5,
         },
-        kernel={-1: 0.45, 1: 0.28, -2: 0.32, 2: 0.22, -3: 0.18},
-        source="riemem: fitted by bench/fit_fusion.py, leaving one conversation out",
+        kernel={-1: 0.21, 1: 0.27, -2: 0.29, 2: 0.22, -3: 0.18},
+        answers=0.38,
+        brevity=(3.0, 300),
+        source="riemem: bench/fit_fusion.py and fit_brevity.py, leaving one conversation out",
     ),
     Ranking(
         "slm-v3",

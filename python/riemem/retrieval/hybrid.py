@@ -22,6 +22,7 @@ from riemem.retrieval.dense import MANY, DenseChannel, VectorScores
 from riemem.retrieval.embedding import MAX_CHUNKS, TurnEmbedder
 from riemem.retrieval.entities import entity_scores
 from riemem.retrieval.fusion import Fused, Ranking, as_ranking, fuse, weights_for
+from riemem.retrieval.likeness import Likeness
 from riemem.retrieval.names import speaker_scores
 from riemem.retrieval.profile import profile_scores
 from riemem.retrieval.query_type import query_kind
@@ -221,28 +222,43 @@ class HybridChannel:
             channels["trust"] = self._trust(view)
         kind = query_kind(query)
         rows = None
+        # What "likeness" starts from is found without it.
+        own = {name: w for name, w in wanted.items() if name != "likeness"}
+        likens = 0 < len(own) < len(wanted)
+        bare = replace(ranking, weights=own) if likens else ranking
         if found is not None and found.rows is not None and ranking.method == "sum":
-            own, _ = self._rows_of(found.keys, view)
-            best = own[found.rows]
+            rows_of, _ = self._rows_of(found.keys, view)
+            best = rows_of[found.rows]
             rows = _promising(ranking, channels, passes, best[best < len(view)], k)
             self._fill(found, channels["dense"], view, rows)
-            alone = fuse(replace(ranking, kernel={}), channels, view, passes, kind, rows)
+            plain = replace(bare, kernel={}, answers=0.0)
+            alone = fuse(plain, channels, view, passes, kind, rows)
             first = rows[top(alone.scores, view.ids[rows], max(k, _OPENED))]
             opened = _with_neighbours(first, view)
             self._fill(found, channels["dense"], view, _with_neighbours(opened, view), rows)
             rows = opened[passes[opened]]
         elif found is not None and found.off > 0.0:
-            # Nearly scored: a row that is further below the k-th than both can be off is out.
-            near = fuse(ranking, channels, view, passes, kind)
-            off = found.off * _reach(ranking, kind) + 1e-12 * float(
-                np.abs(near.scores).max(initial=1.0)
-            )
-            rows = near.rows
-            if 0 < k < rows.size:
-                edge = near.scores[np.argpartition(-near.scores, k - 1)[k - 1]]
-                rows = rows[near.scores >= edge - 2.0 * off]
+            most = ranking.likeness[0] if likens else k
+            rows = _near_best(bare, channels, view, passes, kind, most, {"dense": found.off})
+            if not likens:
                 rows = np.union1d(rows, self._superseding(ranking, view, passes))
             self._fill(found, channels["dense"], view, _with_neighbours(rows, view))
+        if found is not None and likens:
+            first_pass = fuse(bare, channels, view, passes, kind, rows)
+            alike = Likeness.of(
+                first_pass, view, ranking.likeness, self.dense, found, self._rows_of
+            )
+            if found.off == 0.0:
+                channels["likeness"] = alike.scores(rows)
+                if found.uncentred:
+                    channels["likeness"] = _centred(channels["likeness"], view.alive)
+            else:
+                channels["likeness"], off = alike.nearly()
+                errors = {"dense": found.off, "likeness": off}
+                rows = _near_best(ranking, channels, view, passes, kind, k, errors)
+                rows = np.union1d(rows, self._superseding(ranking, view, passes))
+                self._fill(found, channels["dense"], view, _with_neighbours(rows, view))
+                channels["likeness"][rows] = alike.scores(rows)[rows]
         return Gathered(view, passes, channels, tuple(notes), kind, scoring, rows)
 
     def keep(self) -> None:
@@ -389,10 +405,28 @@ def _adds_up(ranking: Ranking) -> bool:
     return ranking.method == "sum" and not ranking.bridges and ranking.scenes == 0.0
 
 
-def _reach(ranking: Ranking, kind: str) -> float:
-    """How much of an error of all dense scores arrives in the score of a row, at most."""
-    own = abs(weights_for(ranking, kind).get("dense", 0.0))
-    return own * (1.0 + sum(map(abs, ranking.kernel.values())))
+def _near_best(
+    ranking: Ranking,
+    channels: Mapping[str, Floats],
+    view: CorpusView,
+    passes: Mask,
+    kind: str,
+    k: int,
+    off: Mapping[str, float],
+) -> Ids:
+    """Rows that can be among the k best while channels are off by so much; the others are not."""
+    near = fuse(ranking, channels, view, passes, kind)
+    if not 0 < k < near.rows.size:
+        return near.rows
+    weights = weights_for(ranking, kind)
+    lent = 1.0 + sum(map(abs, ranking.kernel.values())) + abs(ranking.answers)
+    reach = off.get("dense", 0.0) * abs(weights.get("dense", 0.0)) * lent
+    reach += off.get("likeness", 0.0) * abs(weights.get("likeness", 0.0))
+    reach += 1e-12 * float(np.abs(near.scores).max(initial=1.0))
+    # A row that is further below the k-th than both can be off is out.
+    edge = near.scores[np.argpartition(-near.scores, k - 1)[k - 1]]
+    rows: Ids = near.rows[near.scores >= edge - 2.0 * reach]
+    return rows
 
 
 def _promising(

@@ -1,0 +1,37 @@
+"""What a hit is worth where a token budget is filled: long turns crowd out several short ones."""
+
+from __future__ import annotations
+
+import math
+
+__all__ = ["worth"]
+
+
+def worth(score: float, text: str, weight: float, free: int) -> float:
+    """Return ``score - weight log(max(bytes of the text, free) / free)``.
+
+    Parameters
+    ----------
+    score : float
+        Of the default ranking, whose scores are logarithms of probabilities up to a constant.
+    text : str
+    weight : float
+        0 turns it off.
+    free : int
+        Bytes of UTF-8 up to which length costs nothing: there the shortest turns are not the
+        better ones. Bytes, so that it does not depend on whose tokens are counted.
+
+    Notes
+    -----
+    Ours. With p = exp(score) and a budget in tokens, filling by p / tokens is Dantzig's rule for
+    the knapsack, which is weight 1; how much more pays is chosen in bench/fit_brevity.py by
+    leaving one conversation out.
+
+    Examples
+    --------
+    >>> worth(2.0, "short", 3.0, 400), round(worth(2.0, "x" * 800, 3.0, 400), 3)
+    (2.0, -0.079)
+    """
+    if weight == 0.0:
+        return score
+    return score - weight * math.log(max(len(text.encode("utf-8")), free) / free)

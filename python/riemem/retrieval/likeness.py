@@ -1,0 +1,144 @@
+"""The likeness channel: what is near to the best of what the other channels found.
+
+"Which books has Tim read?" shares little with "I finished The Alchemist last night", and much
+with what the first hits of that question say. Rocchio's idea, 1971, in the metric of the memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from riemem.index import Asked
+from riemem.retrieval.channel import Ids
+from riemem.retrieval.corpus import CorpusView, Floats
+from riemem.retrieval.dense import DenseChannel, VectorScores
+from riemem.retrieval.fusion import Fused
+
+__all__ = ["Likeness", "centre_of", "likeness_weights"]
+
+Rows = npt.NDArray[np.float32]
+
+
+def likeness_weights(scores: Floats, ids: Ids, top: int, spread: float) -> tuple[Ids, Floats]:
+    """Return the positions of the `top` best scores, and their weights, which add up to 1.
+
+    ``weight = exp(score / spread) / sum``; ties go to the lower id.
+
+    Examples
+    --------
+    >>> best, weights = likeness_weights(np.array([1.0, 3.0, 3.0]), np.array([4, 9, 5]), 2, 2.0)
+    >>> best.tolist(), weights.tolist()
+    ([2, 1], [0.5, 0.5])
+    """
+    order: Ids = np.lexsort((ids, -scores))[:top]
+    weights = np.exp((scores[order] - scores[order[0]]) / spread)
+    return order, weights / weights.sum()
+
+
+def centre_of(
+    vectors: Mapping[int, Rows], ids: Sequence[int], weights: Floats
+) -> npt.NDArray[np.float64] | None:
+    """Return the weighted mean of memories' unit vectors, or None where it has no direction.
+
+    A memory with several vectors counts with the direction of their mean. The length of the
+    result, in (0, 1], says how much the memories agree.
+
+    Examples
+    --------
+    >>> rows = {1: np.eye(2, dtype=np.float32)[:1], 2: np.eye(2, dtype=np.float32)[1:]}
+    >>> centre_of(rows, [1, 2], np.array([0.75, 0.25])).tolist()
+    [0.75, 0.25]
+    """
+    total: npt.NDArray[np.float64] | None = None
+    for memory_id, weight in zip(ids, weights.tolist(), strict=True):
+        if memory_id not in vectors:
+            continue
+        own = vectors[memory_id].astype(np.float64).mean(axis=0)
+        length = np.sqrt(own @ own)
+        if length > 0.0:
+            own *= weight / length
+            total = own if total is None else total + own
+    if total is None or not total @ total > 0.0:
+        return None
+    return total
+
+
+class Likeness:
+    """Scores of rows by nearness to the centre of the best of a first pass.
+
+    ``|c| s(c)``, c = the centre of :func:`centre_of` over the rows and weights of
+    :func:`likeness_weights`, s = the dense channel's score of a memory for c as the query.
+    """
+
+    def __init__(self, n: int, length: float, asked: Asked | None, own: Ids) -> None:
+        self._n = n
+        self._length = length
+        self._asked = asked
+        self._own = own
+
+    @classmethod
+    def of(
+        cls,
+        first: Fused,
+        view: CorpusView,
+        options: tuple[int, float],
+        dense: DenseChannel,
+        found: VectorScores,
+        rows_of: Callable[[Ids, CorpusView], tuple[Ids, bool]],
+    ) -> Likeness:
+        """Prepare the scores.
+
+        Parameters
+        ----------
+        first : Fused
+            What the other channels give together.
+        view : CorpusView
+        options : (int, float)
+            How many of the best, and the spread of their weights.
+        dense : DenseChannel
+        found : VectorScores
+            What the dense channel gave for the query.
+        rows_of : callable
+            The row of each vector, and whether each memory has one only.
+        """
+        nothing = cls(len(view), 0.0, None, np.empty(0, np.int64))
+        if first.rows.size == 0:
+            return nothing
+        ids = view.ids[first.rows]
+        best, weights = likeness_weights(first.scores, ids, *options)
+        chosen = ids[best].tolist()
+        centre = centre_of(dense.vectors_of(chosen), chosen, weights)
+        if centre is None:
+            return nothing
+        asked = found.again(centre)
+        own, _ = rows_of(asked.ids, view)
+        return cls(len(view), float(np.sqrt(centre @ centre)), asked, own)
+
+    def scores(self, rows: Ids | None = None) -> Floats:
+        """Return the scores of all rows, or of some, and 0 for the others; shape (n,)."""
+        if self._asked is None:
+            return np.zeros(self._n)
+        if rows is None:
+            return self._by_row(np.arange(self._own.size), self._asked.all())
+        wanted = np.zeros(self._n + 1, np.bool_)
+        wanted[rows] = True
+        positions: Ids = np.flatnonzero(wanted[self._own])
+        return self._by_row(positions, self._asked.some(positions))
+
+    def nearly(self) -> tuple[Floats, float]:
+        """Return nearly the scores of all rows, faster, and how far off each can be at most."""
+        if self._asked is None:
+            return np.zeros(self._n), 0.0
+        scores, off = self._asked.approximate()
+        if not np.isfinite(off):
+            return self.scores(), 0.0
+        return self._by_row(np.arange(self._own.size), scores), off * self._length
+
+    def _by_row(self, positions: Ids, scores: Floats) -> Floats:
+        values = np.full(self._n + 1, -np.inf)  # the last for vectors of memories not in the view
+        np.maximum.at(values, self._own[positions], scores)
+        values[np.isneginf(values)] = 0.0
+        return values[:-1] * self._length
