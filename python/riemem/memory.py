@@ -867,6 +867,7 @@ class Memory(LifeMethods, DoubtMethods):
             skip_duplicates=skip,
             dry_run=dry_run,
             progress=progress,
+            read_claims=self._read_claims,
         )
 
     def import_from(
@@ -918,6 +919,7 @@ class Memory(LifeMethods, DoubtMethods):
             skip_duplicates=skip,
             dry_run=dry_run,
             progress=progress,
+            read_claims=self._read_claims,
         )
         return foreign_receipt(source, found, done)
 

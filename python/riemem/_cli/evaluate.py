@@ -30,10 +30,16 @@ def eval_group() -> None:
     show_default=True,
     help="How a turn is put to the embedder: name-said, name-text or text.",
 )
+@click.option("--ablate", is_flag=True, help="Instead: the search with each layer off.")
 @embedder_option
 @json_option
 def locomo_command(
-    file: str, audit: str | None, rendering: str, embedder: str | None, as_json: bool
+    file: str,
+    audit: str | None,
+    rendering: str,
+    ablate: bool,
+    embedder: str | None,
+    as_json: bool,
 ) -> None:
     """Hit@k, recall, MRR and hubness of every score on FILE, a LoCoMo JSON file.
 
@@ -42,6 +48,16 @@ def locomo_command(
     """
     from ..embed import RENDERINGS
     from ..evaluation import run_locomo
+
+    if ablate:
+        from ..evaluation.ablation import run_ablation
+
+        if audit is not None:
+            raise click.UsageError("--ablate: expected no --audit beside it")
+        with progress("eval") as bar:
+            table = run_ablation(file, embedder=load_embedder(embedder), progress=bar)
+        emit(as_json, table.to_dict(), table.to_text)
+        return
 
     if rendering not in RENDERINGS:
         raise click.BadParameter(

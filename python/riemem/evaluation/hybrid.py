@@ -187,6 +187,7 @@ def rank_all(
                 known[key] = channel.gather(query, ranking)
             gathered = known[key]
             joined = HybridChannel.join(query, ranking, gathered)
+            joined = channel.in_order(ranking, gathered, joined)
             ids = gathered.view.ids[joined.rows]
             rows = (ids[top(joined.scores, ids, ids.size)] - 1).tolist()
             weight, free = ranking.brevity

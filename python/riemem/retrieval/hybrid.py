@@ -132,7 +132,7 @@ class HybridChannel:
         passes = gathered.passes
         if k <= 0 or not passes.any():
             return ChannelHits(scoring="no memories", notes=gathered.notes)
-        joined = self._demoted(rule, gathered, self.join(query, rule, gathered))
+        joined = self.in_order(rule, gathered, self.join(query, rule, gathered))
         ids = gathered.view.ids[joined.rows]
         best = top(joined.scores, ids, k)
         found, scores = ids[best].tolist(), joined.scores[best].tolist()
@@ -283,8 +283,8 @@ class HybridChannel:
             scores = scores + shares["scenes"]
         return Fused(rows, scores, shares)
 
-    def _demoted(self, ranking: Ranking, gathered: Gathered, joined: Fused) -> Fused:
-        """Put what was superseded below what supersedes it."""
+    def in_order(self, ranking: Ranking, gathered: Gathered, joined: Fused) -> Fused:
+        """Put what was superseded after what supersedes it, where the ranking wants that."""
         edges = self._follow_edges(ranking)
         return (
             put_in_order(joined, edges, gathered.view, gathered.passes) if edges.pairs else joined

@@ -97,6 +97,7 @@ def import_parcel(
     skip_duplicates: bool = False,
     dry_run: bool = False,
     progress: Progress | None = None,
+    read_claims: bool = True,
 ) -> Imported:
     """Store the memories of an export in one transaction.
 
@@ -112,6 +113,8 @@ def import_parcel(
         Only say what would be done.
     progress : callable, optional
         ``progress(done, total)`` in memories embedded; returning False stops.
+    read_claims : bool
+        As for :func:`riemem.store.writes.insert`.
 
     Raises
     ------
@@ -148,6 +151,7 @@ def import_parcel(
             identity,
             skip_duplicates=skip_duplicates,
             origins=origins,
+            read_claims=read_claims,
         )
         ids |= {item.id: new for item, new in zip(fresh, stored, strict=True)}
     count = len(set(ids.values()) - set(known.values()))
