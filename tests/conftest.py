@@ -50,3 +50,14 @@ def smollm_path() -> Path:
 def hashing_embedder() -> HashingEmbedder:
     """A deterministic embedder that needs no files."""
     return HashingEmbedder(dim=64, seed=0)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in one line what was not tested for want of a GPU or of the shim, and why."""
+    reasons: dict[str, int] = {}
+    for report in terminalreporter.stats.get("skipped", []):
+        if "tests/cuda/" in report.nodeid or "cuda" in report.keywords:
+            reason = str(report.longrepr[2]).removeprefix("Skipped: ")
+            reasons[reason] = reasons.get(reason, 0) + 1
+    for reason, count in sorted(reasons.items()):
+        terminalreporter.write_line(f"cuda: {count} tests skipped: {reason}")

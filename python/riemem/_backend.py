@@ -3,17 +3,61 @@
 from __future__ import annotations
 
 import operator
+import os
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from riemem.errors import DTypeError
+from riemem.errors import BackendUnavailableError, CudaError, DTypeError
 
 if TYPE_CHECKING:
     from riemem import _core as core
 else:
     core = import_module("riemem._core")
 
-__all__ = ["build_info", "core", "num_threads", "set_num_threads"]
+__all__ = ["build_info", "core", "cuda_module", "cuda_reason", "num_threads", "set_num_threads"]
+
+_CUDA = "riemem._cuda"
+_NOT_BUILT = "built without CUDA kernels"
+_cuda_process: int | None = None  # that first used a device
+
+
+def _load_cuda() -> Any:
+    """The module with the kernels for GPUs, or None; importing it needs no driver."""
+    return import_module(_CUDA) if find_spec(_CUDA) is not None else None
+
+
+def cuda_reason() -> str:
+    """Say why nothing can run on a GPU here, or return an empty string."""
+    module = _load_cuda()
+    return _NOT_BUILT if module is None else str(module.why_unavailable())
+
+
+def cuda_module() -> Any:
+    """Return the kernels for GPUs, ready to run.
+
+    Raises
+    ------
+    BackendUnavailableError
+        This build has none, or this machine has no GPU or driver for them.
+    CudaError
+        This process was forked from one that had used a GPU, which CUDA does not survive.
+    """
+    global _cuda_process
+    if _cuda_process is not None:
+        if _cuda_process != os.getpid():
+            raise CudaError(
+                "device: this process was forked from one that had used CUDA, which cannot be used "
+                "here: cudaErrorInitializationError (3); start it with the 'spawn' method",
+                code=3,
+                name="cudaErrorInitializationError",
+            )
+        return _load_cuda()
+    reason = cuda_reason()
+    if reason:
+        raise BackendUnavailableError(f"device: CUDA cannot be used: {reason}")
+    _cuda_process = os.getpid()
+    return _load_cuda()
 
 
 def build_info() -> dict[str, Any]:
@@ -24,8 +68,8 @@ def build_info() -> dict[str, Any]:
     dict
         ``version``, ``compiler``, ``compiled_isas`` (instruction sets in the binary),
         ``available_isas`` (those this processor runs), ``isa`` (the one in use: the fastest
-        available, or ``RIEMEM_ISA``), ``num_threads``, ``cuda`` (whether CUDA kernels are part of
-        the build) and ``cuda_reason``.
+        available, or ``RIEMEM_ISA``), ``num_threads``, ``cuda`` (whether kernels can run on a GPU
+        here) and ``cuda_reason`` (why not, else an empty string).
 
     Raises
     ------
@@ -39,6 +83,7 @@ def build_info() -> dict[str, Any]:
     >>> info["isa"] in info["available_isas"]
     True
     """
+    reason = cuda_reason()
     return {
         "version": core.version,
         "compiler": core.compiler,
@@ -46,8 +91,8 @@ def build_info() -> dict[str, Any]:
         "available_isas": core.available_isas(),
         "isa": core.active_isa(),
         "num_threads": core.num_threads(),
-        "cuda": False,
-        "cuda_reason": "built without CUDA kernels",
+        "cuda": not reason,
+        "cuda_reason": reason,
     }
 
 

@@ -49,7 +49,8 @@ class TopK(tuple[Any, Any]):
     scoring : str
         "fused", or in words why the plain cosine was used instead.
     exact_rows : int
-        Rows that were evaluated in float64 to certify the answer, over all queries.
+        Rows that were evaluated in float64 to certify the answer, over all queries; -1 from a GPU,
+        where counting them would mean to wait.
 
     Examples
     --------
@@ -232,14 +233,14 @@ def prepare_queries(rows: F32, metric: FisherMetric | None, options: Options) ->
             w, offsets = w * inverse[:, None], offsets * inverse
     q *= _inverse(norms, ~empty)[:, None]
     w[empty], offsets[empty], bias[empty] = 0.0, 0.0, 0.0
-    return Queries(q, w, offsets, bias, empty, options, _bounds(options), reason or "fused")
+    return Queries(q, w, offsets, bias, empty, options, score_bounds(options), reason or "fused")
 
 
 def _inverse(values: F64, usable: Bool) -> F64:
     return np.where(usable, 1.0 / np.where(usable, values, 1.0), 0.0)
 
 
-def _bounds(options: Options) -> tuple[float, float]:
+def score_bounds(options: Options) -> tuple[float, float]:
     """Limits of the exact score that rounding may overstep by a last bit."""
     if options.norm != "none":
         return _UNBOUNDED

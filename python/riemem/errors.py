@@ -73,7 +73,20 @@ class BackendUnavailableError(RiememError, RuntimeError):
 
 
 class CudaError(RiememError, RuntimeError):
-    """A CUDA call failed; the message carries the code and its name."""
+    """A CUDA call failed; the message carries the code and its name.
+
+    Attributes
+    ----------
+    code : int
+        Of the CUDA runtime, such as 2.
+    name : str
+        Its name, such as ``"cudaErrorMemoryAllocation"``.
+    """
+
+    def __init__(self, message: str, *, code: int = 999, name: str = "cudaErrorUnknown") -> None:
+        super().__init__(message)
+        self.code = code
+        self.name = name
 
 
 class VramBudgetError(RiememError, MemoryError):

@@ -25,6 +25,7 @@ from riemem._arrays import (
     require_finite,
     to_numpy,
 )
+from riemem._device import as_device, is_device
 from riemem._fused import (
     Constants,
     Points,
@@ -43,7 +44,9 @@ from riemem._fused import (
     zero_rows,
 )
 from riemem._gaussian import Moments
-from riemem._rows import STORAGES, fastest_scan, make_rows
+from riemem._index_device import DeviceRows, to_host
+from riemem._index_device import State as DeviceState
+from riemem._rows import STORAGES, RowStore, RowsView, fastest_scan, make_rows
 from riemem.errors import ArgumentError, MemoryNotFoundError, ShapeError, ZeroVectorError
 from riemem.index_file import State, read, write
 from riemem.metric import FisherMetric
@@ -64,6 +67,8 @@ class _Snapshot:
     ids: I64
     metric: FisherMetric
     ordered: bool  # ids grow with the row
+    rows: RowsView
+    store: RowStore  # whose rows these are
 
 
 @dataclass(frozen=True)
@@ -158,11 +163,18 @@ class RiemannianIndex:
         memory. Ids and scores are the same bits with each.
     directory : path-like, optional
         Where "int8" keeps its file; by default the system's folder for temporary files.
+    device : str, optional
+        ``"cuda"`` or ``"cuda:N"``: searches run there, on a copy of the rows, and return what they
+        would return here. Queries on that device are answered on it, host queries in host memory.
+    vram : VramBudget, optional
+        With a device: asked before memory is taken there.
 
     Raises
     ------
     ArgumentError, DTypeError
         An option out of its range.
+    BackendUnavailableError
+        The device cannot be used; the message says why.
 
     Notes
     -----
@@ -192,6 +204,8 @@ class RiemannianIndex:
         min_samples: int = 32,
         max_rank: int | None = None,
         directory: object = None,
+        device: object = None,
+        vram: Any = None,
     ) -> None:
         self._storage = as_choice(storage, "storage", STORAGES)
         self._options = as_options(cosine_weight, form, norm)
@@ -206,6 +220,10 @@ class RiemannianIndex:
         self._dim = self._metric.dim
         self._n = 0
         self._rows = make_rows(self._storage, self._dim, directory)
+        self._device: DeviceRows | None = None
+        number = as_device(device)
+        if number is not None:
+            self._device = DeviceRows(number, self._dim, self._storage, vram)
         self._ids: I64 = np.empty(0, np.int64)
         self._known: dict[int, int] = {}  # id -> row
         self._next_id = 0
@@ -246,6 +264,8 @@ class RiemannianIndex:
         >>> RiemannianIndex(2).add([[1.0, 0.0]], ids=[42]).tolist()
         [42]
         """
+        if self._device is not None and is_device(X):
+            X = to_host(X, "X")
         rows = as_rows(X, "X", dim=self._dim, one_row=True)
         zero, bad = zero_rows(rows)
         raise_if_bad_row(bad, "X")
@@ -301,6 +321,8 @@ class RiemannianIndex:
             self._make_room(needed)
 
     def _make_room(self, needed: int) -> None:
+        if self._device is not None:
+            self._device.reserve(needed)
         self._rows.reserve(self._n, needed)
         if self._rows.capacity > self._ids.size:
             ids = np.empty(self._rows.capacity, np.int64)
@@ -395,9 +417,11 @@ class RiemannianIndex:
         >>> index.search([1.0, 0.1], k=2, filter=[1]).indices.tolist()
         [[1]]
         """
+        count = as_count(k, "k")
+        if self._device is not None:
+            return self._search_device(self._device, Q, count, filter)
         rows = as_rows(Q, "Q", dim=self._dim, letter="B", one_row=True)
         require_finite(rows, "Q")
-        count = as_count(k, "k")
         snapshot = self._current()
         mask = _as_filter(filter, snapshot.ids, rows.shape[0])
         queries = prepare_queries(unit_rows(rows)[0], snapshot.metric, self._options)
@@ -412,6 +436,25 @@ class RiemannianIndex:
         with self._lock:
             self._exact_rows += found.exact_rows
         return convert(found, Q)
+
+    def _search_device(self, device: DeviceRows, Q: object, k: int, filter: object) -> TopK:
+        snapshot = self._current()
+        if not is_device(Q):
+            Q_rows = as_rows(Q, "Q", dim=self._dim, letter="B", one_row=True)
+            batch = Q_rows.shape[0]
+        else:
+            shape = getattr(Q, "shape", (1,))
+            batch = 1 if len(shape) == 1 else int(shape[0])
+        mask = None if is_device(filter) else _as_filter(filter, snapshot.ids, batch)
+        state = DeviceState(
+            snapshot.version,
+            snapshot.points,
+            snapshot.ids,
+            snapshot.metric,
+            snapshot.rows,
+            snapshot.store,
+        )
+        return device.find(state, Q, k, filter, mask, self._options)
 
     def ask(self, q: object, *, cosine_weight: float | None = None) -> Asked:
         """Prepare one query against the present state, to ask for all, some or the best scores.
@@ -500,7 +543,15 @@ class RiemannianIndex:
         write(path, state)
 
     @classmethod
-    def load(cls, path: object, *, mmap: bool = False, directory: object = None) -> RiemannianIndex:
+    def load(
+        cls,
+        path: object,
+        *,
+        mmap: bool = False,
+        directory: object = None,
+        device: object = None,
+        vram: Any = None,
+    ) -> RiemannianIndex:
         """Read an index that :meth:`save` wrote; it goes on as the saved one would have.
 
         Parameters
@@ -510,8 +561,8 @@ class RiemannianIndex:
         mmap : bool
             Leave the float32 rows in the mapped file until the index first grows. The file may be
             replaced meanwhile, by :meth:`save` too, but not cut short.
-        directory : path-like, optional
-            As for the constructor.
+        directory, device, vram
+            As for the constructor; a file does not say where it was searched.
 
         Raises
         ------
@@ -529,7 +580,7 @@ class RiemannianIndex:
         See :meth:`save`.
         """
         state = read(path)
-        index = cls(**state.options, directory=directory)
+        index = cls(**state.options, directory=directory, device=device, vram=vram)
         count = state.rows.count
         if mmap:
             index._rows.adopt(state.rows.get(0, count))
@@ -556,6 +607,7 @@ class RiemannianIndex:
                 self._learn()
                 version, metric = self._version, self._metric.copy()
                 rows, ids = self._rows.view(self._n), self._ids[: self._n]
+                store = self._rows
                 adopted, self._adopted = self._adopted, None
             known = None
             if adopted is not None and adopted.count == rows.count:
@@ -563,7 +615,7 @@ class RiemannianIndex:
             scan = fastest_scan(rows.count)
             points = prepare_points(rows, metric, self._options, scan=scan, known=known)
             ordered = bool((np.diff(ids) > 0).all())
-            snapshot = _Snapshot(version, points, ids, metric, ordered)
+            snapshot = _Snapshot(version, points, ids, metric, ordered, rows, store)
             self._snapshot = snapshot
             return snapshot
 
@@ -674,6 +726,8 @@ class RiemannianIndex:
             "exact_rows": self._exact_rows,
             "unbounded_rows": points.kernel.unbounded_rows if points.kernel is not None else 0,
             "nbytes": self.nbytes,
+            "device": "cpu" if self._device is None else f"cuda:{self._device.device}",
+            "device_nbytes": 0 if self._device is None else self._device.nbytes,
         }
 
 

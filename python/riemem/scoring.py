@@ -8,6 +8,7 @@ import numpy as np
 
 from riemem import _backend
 from riemem._arrays import F32, as_count, as_mask, as_rows, like, require_finite
+from riemem._device import is_device
 from riemem._fused import (
     FORMS,
     NORMS,
@@ -19,6 +20,7 @@ from riemem._fused import (
     score_rows,
     topk,
 )
+from riemem._fused_device import device_scores, device_search
 from riemem.errors import ArgumentError, BackendUnavailableError, DTypeError, ShapeError
 from riemem.metric import FisherMetric
 from riemem.presets import presets
@@ -102,7 +104,9 @@ def search(
     -------
     TopK
         ``indices`` and ``scores``, shape (B, min(k, rows that pass)); torch tensors when `queries`
-        is one, else numpy arrays.
+        is one, else numpy arrays. Float32 arrays of torch or cupy on one GPU are searched there, on
+        the library's current stream and without waiting for it, and the answer is of the same
+        library, of shape (B, min(k, N)); docs/cuda.md says what else differs.
 
     Raises
     ------
@@ -131,6 +135,9 @@ def search(
     isa = as_isa(backend)
     options = as_options(cosine_weight, form, norm)
     count = as_count(k, "k")
+    if is_device(queries) or is_device(points):
+        known = as_metric(metric, getattr(metric, "dim", 0))
+        return device_search(queries, points, known, count, options, mask)
     rows = as_rows(points, "points", dim=None if metric is None else getattr(metric, "dim", None))
     metric = as_metric(metric, rows.shape[1])
     asked = as_queries(queries, rows.shape[1])
@@ -184,6 +191,9 @@ def scores(
     """
     isa = as_isa(backend)
     options = as_options(cosine_weight, form, norm)
+    if is_device(queries) or is_device(points):
+        known = as_metric(metric, getattr(metric, "dim", 0))
+        return device_scores(queries, points, known, options, mask, out)
     rows = as_rows(points, "points", dim=None if metric is None else getattr(metric, "dim", None))
     metric = as_metric(metric, rows.shape[1])
     asked = as_queries(queries, rows.shape[1])
