@@ -31,6 +31,12 @@ def eval_group() -> None:
     help="How a turn is put to the embedder: name-said, name-text or text.",
 )
 @click.option("--ablate", is_flag=True, help="Instead: the search with each layer off.")
+@click.option(
+    "--lives",
+    is_flag=True,
+    help="Also what confirmed uses teach, and what falling asleep costs.",
+)
+@click.option("--cache", type=click.Path(file_okay=False), help="Folder to keep vectors in.")
 @embedder_option
 @json_option
 def locomo_command(
@@ -38,6 +44,8 @@ def locomo_command(
     audit: str | None,
     rendering: str,
     ablate: bool,
+    lives: bool,
+    cache: str | None,
     embedder: str | None,
     as_json: bool,
 ) -> None:
@@ -65,6 +73,7 @@ def locomo_command(
             param_hint="'--rendering'",
         )
     options: dict[str, Any] = {"audit": audit, "rendering": rendering}
+    options |= {"lives": lives, "cache": cache}
     with progress("eval") as bar:
         report = run_locomo(file, embedder=load_embedder(embedder), progress=bar, **options)
     emit(as_json, report.to_dict(), report.to_text)

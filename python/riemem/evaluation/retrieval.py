@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -30,6 +31,7 @@ from .hybrid import (
     turn_tokens,
     variants,
 )
+from .lives import rank_lives
 from .locomo import CATEGORIES, Benchmark, Conversation, apply_audit, load_locomo
 from .metrics import (
     NAMES,
@@ -56,6 +58,7 @@ def run_locomo(
     progress: Progress | None = None,
     presets: Sequence[str] | Mapping[str, Preset] | None = None,
     cache: str | os.PathLike[str] | None = None,
+    lives: bool = False,
 ) -> Report:
     """Measure retrieval on a LoCoMo file: cosine, centred cosine, BM25, every preset, the search.
 
@@ -83,6 +86,9 @@ def run_locomo(
         Which presets to measure; by default all of :data:`riemem.presets`, and the search.
     cache : path, optional
         A folder where vectors are kept between runs, under a hash of embedder and texts.
+    lives : bool
+        Also what use teaches and what falling asleep costs; see
+        :func:`riemem.evaluation.lives.rank_lives`.
 
     Returns
     -------
@@ -119,10 +125,13 @@ def run_locomo(
             for text, row in zip(group, rows, strict=True)
         }
         for conversation, ranking in zip(benchmark.conversations, rankings, strict=True):
-            with remember(conversation, KnownVectors(model, known), rendering) as memory:
+            make = functools.partial(remember, conversation, KnownVectors(model, known), rendering)
+            with make() as memory:
                 asked = [question.text for question in conversation.questions]
                 said = [turn.text for turn in conversation.turns]
                 ranking |= rank_all(memory, asked, variants(), said)
+            if lives:
+                ranking |= rank_lives(conversation, make)
     count, counter = models.token_counter()
     tokens = [turn_tokens(conversation, count) for conversation in benchmark.conversations]
     return Report(

@@ -9,13 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from riemem.errors import StoreLockedError
 from riemem.index import Asked, RiemannianIndex
 from riemem.presets import Preset, presets
 from riemem.retrieval import loading
-from riemem.retrieval.channel import ChannelHits, Ids
+from riemem.retrieval.channel import ChannelHits, Embedded, Ids
 from riemem.retrieval.embedding import MAX_CHUNKS, TurnEmbedder, unit
 from riemem.retrieval.learnt import learnt_segment
 from riemem.retrieval.loading import Loading, Owners, by_memory, empty_index, made_with
+from riemem.retrieval.uncertain import Uncertain
 from riemem.store import Identity, Store
 from riemem.store.reads import Changes, changes, every_vector
 from riemem.store.segments import worth_keeping, write_segments
@@ -23,6 +25,8 @@ from riemem.store.segments import worth_keeping, write_segments
 __all__ = ["DenseChannel"]
 
 Rows = npt.NDArray[np.float32]
+
+_ATTEMPTS = 20
 
 #: Above so many vectors a search of all channels looks at the best of them only.
 MANY = 16_384
@@ -74,6 +78,7 @@ class DenseChannel:
         self._profile = profile
         self._embedder = embedder
         self.preset = presets[preset] if isinstance(preset, str) else preset
+        self._uncertain = Uncertain(store, profile, presets["slm-v3"])
         self._lock = threading.Lock()
         self._index: RiemannianIndex | None = None
         self._revision = -1
@@ -118,7 +123,7 @@ class DenseChannel:
         self,
         query: str,
         *,
-        cosine: bool = False,
+        score: str = "whitened",
         allowed: Ids | None = None,
         few: int = MANY,
         best: int = 256,
@@ -129,8 +134,9 @@ class DenseChannel:
         Parameters
         ----------
         query : str
-        cosine : bool
-            The plain cosine instead of the preset's score.
+        score : {"whitened", "cosine", "fisher-rao"}
+            The preset's, the plain cosine, or that of
+            :class:`riemem.retrieval.uncertain.Uncertain`, which always scores all.
         allowed : int64 ndarray, optional
             Memory ids; of many vectors only theirs are ranked.
         few : int
@@ -150,7 +156,10 @@ class DenseChannel:
         if len(index) == 0:
             return None
         embedded = self._embedder.embed_query(query)
+        cosine = score == "cosine"
         asked = index.ask(embedded.vector, cosine_weight=1.0 if cosine else None)
+        if score == "fisher-rao":
+            return self._uncertain_scores(index, embedded)
         plain = not cosine and len(index) < index.min_samples
         off = 0.0
         if asked.ids.size <= few:
@@ -171,6 +180,23 @@ class DenseChannel:
             return index.ask(vector, cosine_weight=1.0 if cosine else None)
 
         return VectorScores(asked.ids, values, label, plain, notes, rows, asked.some, again, off)
+
+    def _uncertain_scores(self, index: RiemannianIndex, embedded: Embedded) -> VectorScores:
+        for _ in range(_ATTEMPTS):
+            keys = index.ask(embedded.vector).ids
+            rows = index.vectors()
+            if np.array_equal(index.ids, keys) and len(rows) == keys.size:
+                break  # all three of one state of the index
+        else:
+            raise StoreLockedError(f"{self._store.path}: changed during {_ATTEMPTS} searches")
+        values = self._uncertain.scores(embedded.vector, keys, lambda: rows)
+
+        def some(positions: Ids) -> npt.NDArray[np.float64]:
+            found: npt.NDArray[np.float64] = values[positions]
+            return found
+
+        notes = embedded.notes
+        return VectorScores(keys, values, "fisher-rao", False, notes, None, some, index.ask)
 
     def cosines(self, query: str, memory_ids: list[int]) -> dict[int, dict[str, float]]:
         """The plain cosine of the best vector of each memory, and the number of that vector."""

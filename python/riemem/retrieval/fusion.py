@@ -54,7 +54,7 @@ class Ranking:
     brevity : (float, int)
         How much a turn's length counts against it where a token budget is filled, and up to how
         many tokens it does not (see :func:`riemem.packing.worth`).
-    dense : {"whitened", "cosine"}
+    dense : {"whitened", "cosine", "fisher-rao"}
         Score of the dense channel.
     k1, b : float
         Constants of BM25.
@@ -97,7 +97,7 @@ class Ranking:
             raise ArgumentError("weights: expected at least one channel, got none")
         for option, value, known in (
             ("method", self.method, ("sum", "minmax", "rrf")),
-            ("dense", self.dense, ("whitened", "cosine")),
+            ("dense", self.dense, ("whitened", "cosine", "fisher-rao")),
         ):
             if value not in known:
                 raise ArgumentError(f"{option}: expected one of {known}, got {value!r}")
@@ -224,13 +224,13 @@ _RANKINGS = (
         "slm-v3",
         {"dense": 1.2, "lexical": 1.0, "entities": 1.3, "temporal": 1.0},
         method="rrf",
-        dense="cosine",
+        dense="fisher-rao",
         k1=1.2,
         b=0.75,
         multipliers=SLM_V3_MULTIPLIERS,
         scenes=0.5,
         bridges=True,
-        source="SLM-V3 (arXiv 2603.14588), section 4, for memories without accesses",
+        source="SLM-V3 (arXiv 2603.14588), section 4",
     ),
     Ranking(
         "half",
@@ -240,6 +240,12 @@ _RANKINGS = (
     ),
     Ranking("dense", {"dense": 1.0}, source="whitened cosine alone"),
     Ranking("cosine", {"dense": 1.0}, dense="cosine", source="plain cosine alone"),
+    Ranking(
+        "fisher-rao",
+        {"dense": 1.0},
+        dense="fisher-rao",
+        source="SLM-V3, section 5.2, alone: the cosine where nothing was used",
+    ),
     Ranking("lexical", {"lexical": 1.0}, source="BM25 alone"),
 )
 

@@ -174,7 +174,7 @@ class HybridChannel:
         if "dense" in wanted:
             found = self.dense.scores(
                 query,
-                cosine=ranking.dense == "cosine",
+                score=ranking.dense,
                 allowed=allowed,
                 few=few,
                 best=max(2 * k, 256),
