@@ -166,6 +166,8 @@ def _chosen_presets(chosen: Sequence[str] | Mapping[str, Preset] | None) -> dict
             )
         found = {name: all_presets[name] for name in names}
     found.pop("cosine", None)
+    # The ranking of this name is a row as well.
+    found = {"slm-v3, dense at full ramp" if n == "slm-v3" else n: p for n, p in found.items()}
     return dict(sorted(found.items(), key=lambda item: item[0] == "default"))
 
 
