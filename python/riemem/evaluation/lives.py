@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -17,14 +18,17 @@ __all__ = ["rank_lives"]
 Rankings = dict[str, list[list[int]]]
 Make = Callable[[], Memory]
 
+#: How long before the end of the last session the confirmed uses lie.
+TAUGHT_DAYS = 14
+
 
 def rank_lives(conversation: Conversation, make: Make) -> Rankings:
     """Return, by variant, for every question all rows that may answer, best first.
 
     The questions are parted into two halves. For the answers to one half, the turns that answer the
-    other half were confirmed to have helped with it: what a memory learns from use, asked about
-    something else. "asleep" rows come after a maintenance at the end of the last session; what it
-    archived cannot be found.
+    other half were confirmed to have helped with it, two weeks before the end: what a memory learns
+    from use, asked about something else. "asleep" rows come after a maintenance at the end of the
+    last session; what it archived cannot be found.
 
     Parameters
     ----------
@@ -46,7 +50,8 @@ def rank_lives(conversation: Conversation, make: Make) -> Rankings:
             with make() as memory:
                 end = memory.list(order="-time", limit=1)[0].when
                 if taught:
-                    _teach(memory, conversation.questions[1 - half :: 2], end)
+                    when = datetime.fromisoformat(end) - timedelta(days=TAUGHT_DAYS)
+                    _teach(memory, conversation.questions[1 - half :: 2], when)
                 for name, (ranking, policy, wanted) in chosen.items():
                     if wanted != taught:
                         continue
@@ -61,8 +66,8 @@ def rank_lives(conversation: Conversation, make: Make) -> Rankings:
     return found
 
 
-def _teach(memory: Memory, questions: Sequence[Question], at: str) -> None:
-    """Confirm, half a day before the end, that the right turns helped."""
+def _teach(memory: Memory, questions: Sequence[Question], at: datetime) -> None:
+    """Confirm that the right turns helped."""
     for question in questions:
         if question.gold:
             ids = sorted({row + 1 for row in question.gold})
