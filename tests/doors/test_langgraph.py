@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -211,6 +213,16 @@ def test_asynchronously(memory: Memory) -> None:
         assert await store.alist_namespaces() == [("n",)]
 
     asyncio.run(work())
+
+
+def test_many_threads_putting_one_item_leave_one(tmp_path: Path) -> None:
+    with Memory.open(tmp_path / "me.db", embedder=HashingEmbedder(dim=8)) as memory:
+        with ThreadPoolExecutor(6) as pool:
+            list(pool.map(lambda i: RiememStore(memory).put(("n",), "k", {"i": i}), range(12)))
+        (item,) = RiememStore(memory).search(("n",))
+        assert item.value["i"] in range(12)
+        assert memory.stats(profile="langgraph")["memories"] == 1
+        assert memory.check().ok
 
 
 def test_in_a_graph(memory: Memory) -> None:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Coroutine, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -259,16 +260,35 @@ def test_read_only_it_offers_what_reads(tmp_path: Path) -> None:
 # -- over a pipe -------------------------------------------------------------------------------
 
 
-def environment(**more: str) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": PYTHON, "RIEMEM_EMBEDDER": "hashing:64", **more}
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": PYTHON, "RIEMEM_EMBEDDER": "hashing:64"}
 
 
-def start(*words: str, code: str | None = None, **more: str) -> subprocess.Popen[bytes]:
+_STARTED: list[subprocess.Popen[bytes]] = []
+
+
+def start(*words: str, code: str | None = None) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "riemem", "mcp", *words]
     if code is not None:
         command = [sys.executable, "-c", code, *words]
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment(**more))
+    server = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment())
+    _STARTED.append(server)
+    return server
+
+
+@pytest.fixture(autouse=True)
+def _no_server_outlives_its_test() -> Iterator[None]:
+    yield
+    while _STARTED:
+        server = _STARTED.pop()
+        if server.poll() is None:
+            server.kill()
+            server.wait()
+        for stream in (server.stdin, server.stdout, server.stderr):
+            if stream is not None:
+                with suppress(BrokenPipeError):
+                    stream.close()
 
 
 def message(method: str, number: int | None = None, **parameters: Any) -> bytes:
@@ -401,7 +421,6 @@ def test_the_middle_of_a_write(tmp_path: Path, how: str) -> None:
         gate.write_text("")  # opens when the embedder reads, and lets it go on
     assert server.wait(60) == (-signal.SIGINT if how == "interrupted" else 0)
     assert server.stderr.read() == b""
-    server.stderr.close()
     with Memory.open(store, embedder=HashingEmbedder(dim=64)) as memory:
         kept = [record.text for record in memory.list()]
         assert kept == ([] if how == "interrupted" else [text])
@@ -418,7 +437,6 @@ def test_a_client_that_reads_nothing_more_is_no_fault(tmp_path: Path) -> None:
     server.stdin.close()
     assert server.wait(60) == 0
     assert server.stderr.read() == b""
-    server.stderr.close()
 
 
 def test_starting_imports_no_model_library() -> None:

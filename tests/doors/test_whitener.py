@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import riemem
-from riemem.errors import ArgumentError, NotFiniteError, ShapeError
+from riemem.errors import ArgumentError
 
 pytest.importorskip("faiss", reason="faiss-cpu is not installed: pip install 'riemem[test]'")
 pytest.importorskip(
@@ -19,6 +19,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.neighbors import NearestNeighbors
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
+from sklearn.utils.estimator_checks import check_estimator
 
 
 def make(rows: int = 3000, dim: int = 48, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -97,6 +98,17 @@ def test_it_is_an_estimator() -> None:
     assert (found == riemem.search(queries, points, metric, k=5).indices).all()
     assert FisherWhitener().fit(points).n_features_in_ == 48
     assert FisherWhitener().fit_transform(points).dtype == np.float32
+    assert FisherWhitener().fit_transform(points.astype(np.float64)).dtype == np.float64
+
+
+def test_it_passes_the_checks_of_scikit_learn() -> None:
+    for form in ("cosine", "inner", "mahalanobis"):
+        failed = [
+            (report["check_name"], report["exception"])
+            for report in check_estimator(FisherWhitener(form=form), on_fail=None, on_skip=None)
+            if report["status"] == "failed"
+        ]
+        assert failed == []
 
 
 def test_bad_input() -> None:
@@ -105,9 +117,9 @@ def test_bad_input() -> None:
         FisherWhitener(form="dot").fit(points)
     with pytest.raises(NotFittedError):
         FisherWhitener().transform(points)
-    with pytest.raises(NotFiniteError):
+    with pytest.raises(ValueError, match="NaN"):
         FisherWhitener().fit(np.full((4, 3), np.nan))
-    with pytest.raises(ShapeError):
+    with pytest.raises(ValueError, match="5 features, but FisherWhitener is expecting 48"):
         FisherWhitener().fit(points).transform(points[:, :5])
     zero = FisherWhitener().fit(np.ones((5, 3))).transform(np.ones((1, 3)))
     assert zero.tolist() == [[0.0, 0.0, 0.0]]  # the mean has no direction

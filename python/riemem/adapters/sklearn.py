@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from riemem.errors import ArgumentError
 from riemem.metric import FisherMetric
@@ -15,6 +15,7 @@ from riemem.metric import FisherMetric
 __all__ = ["FisherWhitener"]
 
 _FORMS = ("cosine", "inner", "mahalanobis")
+_DTYPES = (np.float64, np.float32)
 
 
 class FisherWhitener(TransformerMixin, BaseEstimator):
@@ -45,14 +46,17 @@ class FisherWhitener(TransformerMixin, BaseEstimator):
 
     Raises
     ------
-    ArgumentError, ShapeError, DTypeError, NotFiniteError
-        As :meth:`riemem.FisherMetric.fit`; all but DTypeError are ValueErrors.
+    ArgumentError
+        An option out of range.
+    ValueError, TypeError
+        Input that scikit-learn's own validation refuses.
 
     Notes
     -----
-    Whiten rows and queries with the same fitted object. Output is float32, as vector databases
-    keep it: where two scores differ by less than about 1e-7 of their size the order may differ. O(N
-    d^2). Cosine after whitening: CoreMem (arXiv 2606.18406), section 3.2, without its fusion.
+    Passes scikit-learn's ``check_estimator``. Whiten rows and queries with the same fitted object.
+    float32 rows give float32, which vector databases keep: where two scores differ by less than
+    about 1e-7 of their size the order may differ. O(N d^2). Cosine after whitening: CoreMem (arXiv
+    2606.18406), section 3.2, without its fusion.
 
     Examples
     --------
@@ -82,27 +86,27 @@ class FisherWhitener(TransformerMixin, BaseEstimator):
         if self.form not in _FORMS:
             raise ArgumentError(f"form: expected one of {_FORMS}, got {self.form!r}")
         self.metric_ = FisherMetric.fit(
-            X,
+            validate_data(self, X, dtype=_DTYPES),
             covariance=self.covariance,
             ridge=self.ridge,
             energy=self.energy,
             max_rank=self.max_rank,
         )
-        self.n_features_in_ = self.metric_.dim
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> FisherWhitener:
         """Add rows to the metric, exactly. Rows whitened before have to be whitened again."""
         if not hasattr(self, "metric_"):
             return self.fit(X)
-        self.metric_.update(X)
+        self.metric_.update(validate_data(self, X, dtype=_DTYPES, reset=False))
         return self
 
-    def transform(self, X: Any) -> npt.NDArray[np.float32]:
-        """Return the whitened rows, shape (N, d), float32."""
+    def transform(self, X: Any) -> npt.NDArray[Any]:
+        """Return the whitened rows, shape (N, d), in the dtype of `X`."""
         check_is_fitted(self, "metric_")
-        white = self.metric_.whiten(X)
+        rows = validate_data(self, X, dtype=_DTYPES, reset=False)
+        white = self.metric_.whiten(rows)
         if self.form == "cosine":
             lengths = np.linalg.norm(white, axis=1, keepdims=True)
             np.divide(white, lengths, out=white, where=lengths > 0)
-        return white.astype(np.float32)
+        return white.astype(rows.dtype)
