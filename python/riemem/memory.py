@@ -30,7 +30,7 @@ from riemem.retrieval.refine import Refinement, refined
 from riemem.store import CheckReport, Forgotten, Record, Store, atoms, reads, writes
 from riemem.store.atoms import MemoryAtom
 from riemem.store.awake import Asleep, Life, Maintained, states
-from riemem.store.claims import superseders
+from riemem.store.edges import superseders
 from riemem.store.exchange import Exported
 from riemem.store.filters import Scope, check_id, check_ids, scope
 from riemem.store.records import (

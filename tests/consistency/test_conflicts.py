@@ -270,19 +270,20 @@ def test_ten_thousand_claims_about_one_entity(tmp_path: Path) -> None:
         ]
 
 
-@pytest.mark.parametrize("way", ["ids", "profile"])
-def test_forget_erases_every_table(tmp_path: Path, way: str) -> None:
+def test_forget_erases_every_table(tmp_path: Path) -> None:
     path = tmp_path / "me.db"
     with Memory.open(path, embedder=HashingEmbedder(dim=64)) as memory:
         stays = say(memory, "I live in Stayville.", 1)
         gone = say(memory, "I moved to Canaryville.", 2, source="CANARYSOURCE",
                    valid_from="2024-05-02T00:00:00Z")  # fmt: skip
-        say(memory, "I live in Canarytown.", 3, speaker="canaryspeaker", profile="p")
-        say(memory, "I moved to Canaryburg.", 4, speaker="canaryspeaker", profile="p")
+        other = {"speaker": "canaryspeaker", "profile": "canaryprofile"}
+        say(memory, "I live in Canarytown.", 3, **other)
+        say(memory, "I moved to Canaryburg.", 4, **other)
         memory.mark(gone, "confirmed")
         memory.used(gone)
         memory.feedback("CANARYQUERY where", gone)
-        memory.feedback("CANARYQUERY where", 3, profile="p")
+        memory.feedback("CANARYQUERY where", 3, profile="canaryprofile")
+        memory.reset_weights(profile="canaryprofile")
         (conflict,) = memory.conflicts()
         memory.resolve(conflict.id, keep=gone)
         memory.undo(conflict.id)
@@ -292,7 +293,7 @@ def test_forget_erases_every_table(tmp_path: Path, way: str) -> None:
 
         assert data().count(b"canary") > 10
         memory.forget(gone)
-        memory.forget(profile="p")
+        memory.forget(profile="canaryprofile")
         assert b"canary" not in data()
         with closing(sqlite3.connect(path)) as connection:
             for table in ("claims", "conflicts", "decisions", "provenance", "history", "feedback"):

@@ -98,7 +98,7 @@ class ClaimSheaf:
     >>> entries = [Entry(i, claim, 0, 9, i) for i, claim in enumerate(said)]
     >>> group, = ClaimSheaf(entries).groups
     >>> group.candidates, round(group.kappa, 3)
-    ([(0, 1)], 0.333)
+    ([(0, 1)], 0.4)
     """
 
     def __init__(

@@ -10,7 +10,7 @@ import numpy as np
 from riemem.retrieval.corpus import CorpusView, Mask
 from riemem.retrieval.fusion import Fused
 from riemem.store import Store
-from riemem.store.claims import edges_mark, superseding
+from riemem.store.edges import edges_mark, superseding
 
 __all__ = ["Edges", "follow_edges", "put_in_order"]
 

@@ -7,7 +7,6 @@ most 4 conflicts are noted for it; :func:`riemem.consistency.examine` looks at t
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterable
 from functools import lru_cache
@@ -17,7 +16,8 @@ from typing import NamedTuple
 from riemem._consistency.claims import Claim, Confirmed, confirm
 from riemem._consistency.rules import extract
 from riemem._consistency.sheaf import ClaimSheaf, Entry
-from riemem.store.sqlite import Store, Transaction, get_meta, has_table, set_meta
+from riemem.store.edges import cycle_in, leads_to, set_mark
+from riemem.store.sqlite import Transaction, has_table
 from riemem.store.times import now_us
 from riemem.store.trust import log_many
 
@@ -28,9 +28,6 @@ MOST_SEEN = 64
 
 #: How many conflicts one new claim can be found to have, the newest rivals first.
 MOST_CONFLICTS = 4
-
-#: Changes with each decision about a conflict, so that readers know when to look again.
-MARK = "conflicts_revision"
 
 _COLUMNS = "id, memory_id, subject, attribute, value, positive, single, first, last, change, said"
 _STANDS = """NOT EXISTS (
@@ -220,34 +217,6 @@ def point_at(transaction: Transaction, conflict: int, decision: int) -> None:
     )
 
 
-def set_mark(transaction: Transaction) -> None:
-    """Let readers look again at what supersedes what."""
-    set_meta(transaction.connection, MARK, transaction.revision)
-
-
-def leads_to(connection: sqlite3.Connection, start: int, goal: int) -> bool:
-    """Whether `start` supersedes `goal`, directly or through others."""
-    seen, front = {start}, [start]
-    while front:
-        if goal in seen:
-            return True
-        following: list[int] = []
-        for memory_id in front:
-            following += [
-                int(row[0])
-                for row in connection.execute(
-                    "SELECT c.older FROM conflicts c JOIN decisions d ON d.id = c.decision "
-                    "WHERE c.newer = ? AND d.state = 'superseded' AND d.keep = c.newer "
-                    "UNION SELECT c.newer FROM conflicts c JOIN decisions d ON d.id = c.decision "
-                    "WHERE c.older = ? AND d.state = 'superseded' AND d.keep = c.older",
-                    (memory_id, memory_id),
-                )
-            ]
-        front = [i for i in dict.fromkeys(following) if i not in seen]
-        seen.update(front)
-    return goal in seen
-
-
 def drop(connection: sqlite3.Connection, memory_id: int) -> None:
     """Remove the claims of a memory whose words change, and with them its conflicts."""
     connection.execute("DELETE FROM claims WHERE memory_id = ?", (memory_id,))
@@ -261,24 +230,6 @@ def all_claims(connection: sqlite3.Connection, profile: str) -> list[Stored]:
         f"SELECT {_COLUMNS} FROM claims WHERE profile = ? ORDER BY id", (profile,)
     )
     return [_stored(row) for row in rows]
-
-
-def superseding(connection: sqlite3.Connection, profile: str) -> list[tuple[int, int]]:
-    """The edges (newer memory, the memory it supersedes) of a profile, ascending."""
-    if not has_table(connection, "conflicts"):
-        return []
-    return [
-        (int(newer), int(older))
-        for newer, older in connection.execute(
-            "SELECT DISTINCT newer, older FROM supersedes WHERE profile = ? ORDER BY 1, 2",
-            (profile,),
-        )
-    ]
-
-
-def edges_mark(connection: sqlite3.Connection) -> int:
-    """A number that changes whenever a decision was made."""
-    return int(get_meta(connection, MARK) or 0)
 
 
 def check_claims(connection: sqlite3.Connection) -> list[str]:
@@ -304,31 +255,6 @@ def check_claims(connection: sqlite3.Connection) -> list[str]:
         problems.append("supersedes: memories supersede each other in a circle: "
                         + " > ".join(map(str, cycle)))  # fmt: skip
     return problems
-
-
-def cycle_in(connection: sqlite3.Connection) -> list[int]:
-    """Memories that supersede each other in a circle, first and last the same; empty if none."""
-    edges: dict[int, list[int]] = {}
-    for newer, older in connection.execute("SELECT DISTINCT newer, older FROM supersedes"):
-        edges.setdefault(int(newer), []).append(int(older))
-    done: set[int] = set()
-    for start in sorted(edges):
-        path: list[int] = []
-        stack = [(start, iter(edges.get(start, ())))] if start not in done else []
-        path = [start]
-        while stack:
-            node, rest = stack[-1]
-            following = next(rest, None)
-            if following is None:
-                done.add(node)
-                stack.pop()
-                path.pop()
-            elif following in path:
-                return [*path[path.index(following) :], following]
-            elif following not in done:
-                stack.append((following, iter(edges.get(following, ()))))
-                path.append(following)
-    return []
 
 
 def _stored(row: tuple[int, ...]) -> Stored:
@@ -403,19 +329,4 @@ def record_pairs(
             found += _conflict(transaction, profile, a, b, why)
     if found:
         set_mark(transaction)
-    return found
-
-
-def superseders(store: Store, ids: Iterable[int]) -> dict[int, list[int]]:
-    """Return which memories supersede each of these, ascending; those that stand are left out."""
-    found: dict[int, list[int]] = {}
-    with store.reading() as connection:
-        if not has_table(connection, "conflicts"):
-            return {}
-        for older, newer in connection.execute(
-            "SELECT DISTINCT older, newer FROM supersedes "
-            "WHERE older IN (SELECT value FROM json_each(?)) ORDER BY 1, 2",
-            (json.dumps(list(ids)),),
-        ):
-            found.setdefault(int(older), []).append(int(newer))
     return found

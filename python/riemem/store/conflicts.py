@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from riemem.errors import ArgumentError
-from riemem.store.claims import decide, leads_to, point_at, set_mark
+from riemem.store.claims import decide, point_at
+from riemem.store.edges import leads_to, set_mark
 from riemem.store.sqlite import Store, has_table
 from riemem.store.times import format_instant
 from riemem.store.trust import count, log

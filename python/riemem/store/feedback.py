@@ -150,6 +150,13 @@ def reset(store: Store, profile: str) -> int:
     return counted
 
 
+def release(connection: sqlite3.Connection, profile: str) -> None:
+    """Take back the last reset of a profile once it holds no memory, and with that its name."""
+    held = connection.execute("SELECT 1 FROM memories WHERE profile = ? LIMIT 1", (profile,))
+    if held.fetchone() is None:
+        set_meta(connection, _RESET + profile, None)
+
+
 def replay(store: Store, profile: str, until: int | None = None) -> list[dict[str, float]]:
     """Return the factors after each judgement, in order, up to and including number `until`."""
     judged = [e for e in events(store, profile) if until is None or e.id <= until]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from riemem.clustering import MaxMemberClusters
 from riemem.errors import MemoryNotFoundError, StoreError
-from riemem.store import atoms, awake, claims, trust
+from riemem.store import atoms, awake, claims, feedback, trust
 from riemem.store.filters import Scope
 from riemem.store.records import Draft
 from riemem.store.sqlite import (
@@ -317,6 +317,7 @@ def forget(store: Store, where: Scope, ids: Sequence[int] | None = None) -> Forg
             # Deleting from the word index only marks; merging is what removes the words.
             connection.execute("INSERT INTO memories_fts (memories_fts) VALUES ('optimize')")
             atoms.release(store, connection, where.profile)
+            feedback.release(connection, where.profile)
             awake.release(connection, where.profile)
             set_meta(connection, "erasing", transaction.revision)
     at = format_instant(now_us())
