@@ -84,10 +84,10 @@ def _peak(queue: Any, tokens: int, chunk: int, checkpoint: bool) -> None:
     model = load_language_model(None)
     ids = (model.encode(text_of(2 * tokens)).ids * 2)[:tokens]
     with model.evaluating() as module:
-        _one_pass(model, module, ids[:16], [], PassPlan(16, 16, False, 0), "warm-up", None)
+        _one_pass(model, module, ids[:16], [], PassPlan(16, 16, False, 0), "warm-up")
         plan = PassPlan(tokens, chunk, checkpoint, 0)
         with VramBudget(10**12).measure() as seen:
-            _one_pass(model, module, ids, [], plan, "window 1", None)
+            _one_pass(model, module, ids, [], plan, "window 1")
     estimate = pass_bytes(model.spec, tokens, model.dtype, chunk_rows=chunk, checkpoint=checkpoint)
     queue.put((estimate, seen.rise_bytes, seen.before_bytes))
 

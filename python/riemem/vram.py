@@ -36,6 +36,7 @@ __all__ = [
     "PassPlan",
     "VramBudget",
     "pass_bytes",
+    "plan_within",
 ]
 
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -202,6 +203,32 @@ def pass_bytes(
     return max(body, kept + 16 * spec.vocabulary * rows)
 
 
+def plan_within(
+    spec: ModelSpec, *, tokens: int, dtype: str, available: int
+) -> tuple[PassPlan | None, int]:
+    """Return the first way to make a pass that fits into so many bytes, and what it needs.
+
+    See :meth:`VramBudget.plan` for the order; None where nothing fits, with what the smallest
+    would need.
+
+    Examples
+    --------
+    >>> spec = ModelSpec(576, 1536, 30, 9, 3, 64, 49152)
+    >>> plan_within(spec, tokens=512, dtype="bfloat16", available=10**9)[0].window
+    512
+    """
+    required = 0
+    window = max(tokens, 2)
+    while True:
+        for chunk, checkpoint in _ladder(window):
+            required = pass_bytes(spec, window, dtype, chunk_rows=chunk, checkpoint=checkpoint)
+            if required <= available:
+                return PassPlan(window, chunk, checkpoint, required, dtype), required
+        if window <= _SMALLEST_WINDOW:
+            return None, required
+        window = max(window // 2, _SMALLEST_WINDOW)
+
+
 class VramBudget:
     """A limit on device (or process) memory that plans, checks and enforces.
 
@@ -322,20 +349,14 @@ class VramBudget:
         available = self.available_bytes() - self.memory.overhead_bytes()
         if not weights_loaded:
             available -= spec.weight_bytes(dtype)
-        required = 0
-        window = max(tokens, 2)
-        while True:
-            for chunk, checkpoint in _ladder(window):
-                required = pass_bytes(spec, window, dtype, chunk_rows=chunk, checkpoint=checkpoint)
-                if required <= available:
-                    return PassPlan(window, chunk, checkpoint, required, dtype)
-            if window <= _SMALLEST_WINDOW:
-                break
-            window = max(window // 2, _SMALLEST_WINDOW)
+        found, required = plan_within(spec, tokens=tokens, dtype=dtype, available=available)
+        if found is not None:
+            return found
         if not weights_loaded:
             required += spec.weight_bytes(dtype)
         required += self.memory.overhead_bytes()
-        raise self._error(required, f"the smallest pass ({window} tokens, {dtype})")
+        smallest = min(max(tokens, 2), _SMALLEST_WINDOW)
+        raise self._error(required, f"the smallest pass ({smallest} tokens, {dtype})")
 
     def choose(self, spec: ModelSpec, *, tokens: int, dtypes: tuple[str, ...]) -> PassPlan:
         """Return the plan with the largest window over several precisions, weights included.

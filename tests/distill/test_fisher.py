@@ -103,6 +103,89 @@ def test_a_budget_changes_how_and_not_what(tiny) -> None:
         token_scores(tiny, TEXT, vram=VramBudget(10**9, memory=Small(1000)))
 
 
+class Device:
+    """A device with room for all that is planned, whatever really happens on it."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.limits: list[int | None] = []
+
+    def free_bytes(self) -> int:
+        return self.total
+
+    def used_bytes(self) -> int:
+        return 0
+
+    def reset_peak(self) -> None:
+        pass
+
+    def peak_bytes(self) -> int:
+        return 0
+
+    def limit(self, fraction_bytes: int | None) -> None:
+        self.limits.append(fraction_bytes)
+
+    def overhead_bytes(self) -> int:
+        return 0
+
+
+ERRORS = (
+    torch.OutOfMemoryError("CUDA out of memory"),
+    RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"),
+    MemoryError(),
+)
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_a_pass_that_does_not_fit_after_all_is_made_in_half(tiny, monkeypatch, error) -> None:
+    """The retry gives what the smaller plan gives at once; the limit is set and taken back."""
+    from riemem.distill import fisher
+
+    text = " ".join([TEXT] * 12)
+    real, tried = fisher._gradient, []
+
+    def full_above(module, leaf, *rest):
+        tried.append(leaf.shape[1])
+        if leaf.shape[1] > 80:
+            raise error
+        return real(module, leaf, *rest)
+
+    monkeypatch.setattr(fisher, "_gradient", full_above)
+    device = Device(10**12)
+    for vram in (None, VramBudget(10**11, memory=device)):
+        tried.clear()
+        found = token_scores(tiny, text, vram=vram)
+        assert tried[0] > 80 >= max(tried[-2:])
+        assert found.windows > 1
+        assert np.isfinite(found.sensitivity).all()
+        assert (found.sensitivity > 0).all()
+        limit = found.estimated_bytes
+        same = token_scores(tiny, text, vram=VramBudget(limit, headroom=0.0, memory=Device(limit)))
+        np.testing.assert_array_equal(found.sensitivity, same.sensitivity)
+    assert device.limits[-1] is None
+    assert None not in device.limits[::2]
+
+
+def test_a_device_that_holds_no_pass_is_a_typed_error(tiny, monkeypatch) -> None:
+    from riemem.distill import fisher
+
+    def never(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(fisher, "_gradient", never)
+    with pytest.raises(VramBudgetError, match=r"window 1.*no smaller pass is possible") as caught:
+        token_scores(tiny, TEXT, vram=VramBudget(10**11, memory=Device(10**12)))
+    assert caught.value.required_bytes > 0
+    assert caught.value.budget_bytes == 10**11
+
+    def broken(*_):
+        raise RuntimeError("something else")
+
+    monkeypatch.setattr(fisher, "_gradient", broken)
+    with pytest.raises(RuntimeError, match="something else"):
+        token_scores(tiny, TEXT)
+
+
 def test_nothing_global_changes_and_nothing_global_matters(tiny) -> None:
     module = tiny.model
     expected = token_scores(tiny, TEXT).sensitivity

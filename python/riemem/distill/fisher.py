@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from riemem.errors import ArgumentError, NotFiniteError, VramBudgetError
-from riemem.vram import PassPlan, VramBudget
+from riemem.vram import PassPlan, VramBudget, pass_bytes, plan_within
 
 from .kernels import row_norms
 from .language_model import LanguageModel
@@ -83,7 +83,8 @@ def token_scores(
     NotFiniteError
         The model gave NaN or an infinity; the message names the window.
     VramBudgetError
-        No window fits, or the device ran out of memory all the same.
+        No window fits, or the device ran out of memory all the same, again and again: each time
+        the pass is planned anew in half of the memory.
 
     Notes
     -----
@@ -99,10 +100,8 @@ def token_scores(
     asked = asked[: min(_QUESTION_TOKENS, window // 4)]
     offsets = np.array(encoding.offsets, np.int64).reshape(-1, 2)
     n = len(encoding.ids)
-    sensitivity, surprisal = np.zeros(n), np.zeros(n)
     if n == 0:
-        return TokenScores(offsets, sensitivity, surprisal, 0)
-    limit = window - len(asked)
+        return TokenScores(offsets, np.zeros(0), np.zeros(0), 0)
     plan = PassPlan(window, _CHUNK_ROWS, False, 0)
     if vram is not None:
         plan = vram.plan(
@@ -111,6 +110,74 @@ def token_scores(
             dtype=model.dtype,
             weights_loaded=model.loaded,
         )
+    while True:
+        try:
+            return _all_windows(model, encoding, asked, window, overlap, plan, vram)
+        except _DeviceFullError as error:
+            failed = error.with_traceback(None)  # which would hold the tensors of the pass
+        smaller = _half(model, plan, min(n + len(asked), window))
+        if smaller is None:
+            raise VramBudgetError(
+                f"{failed}; no smaller pass is possible",
+                required_bytes=plan.estimated_bytes,
+                budget_bytes=vram.limit_bytes if vram is not None else 0,
+                free_bytes=vram.free_bytes() if vram is not None else 0,
+            ) from failed
+        plan = smaller
+        _give_back(model.device)
+
+
+class _DeviceFullError(Exception):
+    """The allocator refused; the message says where."""
+
+
+def _half(model: LanguageModel, plan: PassPlan, tokens: int) -> PassPlan | None:
+    """Return the way to make a pass in half the memory of one that did not fit after all."""
+    used = plan.estimated_bytes or pass_bytes(
+        model.spec,
+        min(tokens, plan.window),
+        model.dtype,
+        chunk_rows=plan.chunk_rows,
+        checkpoint=plan.checkpoint,
+    )
+    for available in (used // 2, used - 1):  # near the smallest pass any smaller one will do
+        found = plan_within(model.spec, tokens=tokens, dtype=model.dtype, available=available)[0]
+        if found is not None:
+            return found
+    return None
+
+
+def _give_back(device: str) -> None:
+    """Return what torch's allocator has set aside on a GPU, in pieces too small for a pass."""
+    if device != "cpu":
+        import torch
+
+        torch.cuda.empty_cache()
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    # On the CPU torch has no type of its own for it.
+    import torch
+
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    words = ("can't allocate memory", "not enough memory")
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in words)
+
+
+def _all_windows(
+    model: LanguageModel,
+    encoding: Any,
+    asked: list[int],
+    window: int,
+    overlap: int,
+    plan: PassPlan,
+    vram: VramBudget | None,
+) -> TokenScores:
+    offsets = np.array(encoding.offsets, np.int64).reshape(-1, 2)
+    n = len(encoding.ids)
+    sensitivity, surprisal = np.zeros(n), np.zeros(n)
+    limit = window - len(asked)
     if plan.window < window and n + len(asked) > plan.window:
         limit = max(plan.window - len(asked), 2)
         overlap = min(overlap, limit // 4)
@@ -124,7 +191,6 @@ def token_scores(
                 asked,
                 plan,
                 f"window {passes + 1} (characters {offsets[first, 0]} to {offsets[last - 1, 1]})",
-                vram,
             )
             begin = first if first == 0 else first + overlap // 2
             sensitivity[begin:last] = one[begin - first :]
@@ -159,7 +225,6 @@ def _one_pass(
     asked: list[int],
     plan: PassPlan,
     name: str,
-    vram: VramBudget | None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return sensitivity and surprisal of one window's own tokens."""
     import torch
@@ -178,13 +243,12 @@ def _one_pass(
                 )
         scores = row_norms(gradient[0, :size], leaf.detach()[0, :size])
         nll = losses.double().cpu().numpy()
-    except torch.OutOfMemoryError as error:
-        raise VramBudgetError(
+    except (MemoryError, RuntimeError) as error:  # torch's own is a RuntimeError
+        if not _is_out_of_memory(error):
+            raise
+        raise _DeviceFullError(
             f"{name}: out of memory on {model.device} although {plan.estimated_bytes} bytes were "
-            "expected to be enough",
-            required_bytes=plan.estimated_bytes,
-            budget_bytes=vram.limit_bytes if vram is not None else 0,
-            free_bytes=vram.free_bytes() if vram is not None else 0,
+            "expected to be enough"
         ) from error.with_traceback(None)
     if not (np.isfinite(scores).all() and np.isfinite(nll).all()):
         raise NotFiniteError(f"{name}: the model gave a gradient or a loss that is not finite")
