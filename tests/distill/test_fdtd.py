@@ -97,7 +97,7 @@ def dialogues(draw: st.DrawFn) -> list[Turn]:
 
 
 SOURCES = st.sampled_from(
-    [{"score": "random"}, {"score": "truncate"}, {"score": "turns"},
+    [{"score": "random"}, {"score": "words"}, {"score": "truncate"}, {"score": "turns"},
      {"score": "random", "mode": "hierarchical"},
      {"score": "random", "mode": "hierarchical", "middle_keep": 0.5},
      {"score": "random", "gap": 0, "novelty": 0.3}, {"score": "random", "headers": False}]

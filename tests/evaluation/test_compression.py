@@ -11,6 +11,7 @@ import pytest
 from riemem.embed import HashingEmbedder
 from riemem.errors import ArgumentError, CancelledError, InputFileError
 from riemem.evaluation.compression import run_compression
+from riemem.evaluation.compression_report import CompressionReport
 from riemem.evaluation.likelihood import AnswerPrediction, divergence, predict_answer, spearman
 
 pytest.importorskip("torch")
@@ -88,6 +89,38 @@ def test_rows_and_what_is_in_them(file, model, tmp_path) -> None:
         methods=("turns", "default"), cache=tmp_path / "cache",
     )  # fmt: skip
     assert again.rows[1]["answer_words"] == report.rows[3]["answer_words"]
+
+
+def test_only_questions_that_need_no_pass(file, model, tmp_path) -> None:
+    options = {
+        "budgets": (40,), "ratios": (), "embedder": HashingEmbedder(dim=32), "model": model,
+        "methods": ("turns", "words", "default 1.5x"), "cache": tmp_path / "cache",
+    }  # fmt: skip
+    with pytest.raises(ArgumentError, match="cached_only"):
+        run_compression(file, cached_only=True, **options)
+    everything = run_compression(file, **options)
+    again = run_compression(file, cached_only=True, **options)
+    assert again.data["questions"] == everything.data["questions"] == 2
+    for one, two in zip(everything.rows, again.rows, strict=True):
+        assert one["answer_words"] == two["answer_words"]
+
+
+def test_methods_are_chosen_on_the_other_conversations() -> None:
+    """In A and B words win, in C turns: C is measured with words, A and B with what is best."""
+    values = {"A": (0.2, 0.9), "B": (0.4, 0.8), "C": (1.0, 0.5)}
+    report = CompressionReport({"compared with": "turns"})
+    for name, pair in values.items():
+        for method, value in zip(("turns", "words"), pair, strict=True):
+            report.conversations.append(
+                {"budget": "250", "method": method, "conversation": name, "answer_words": value}
+            )
+    report.choose(["250"])
+    assert [(e["conversation"], e["method"]) for e in report.chosen] == [
+        ("A", "turns"), ("B", "words"), ("C", "words"),
+    ]  # fmt: skip
+    assert report.chosen[2]["answer_words"] == {"250": 0.5}
+    assert report.chosen[2]["base"] == {"250": 1.0}
+    assert "C          words" in report.to_text()
 
 
 def test_arguments(file, model, tmp_path) -> None:

@@ -273,7 +273,12 @@ def conflicts_command(half: str, embedder: str | None, as_json: bool) -> None:
 @click.option(
     "--cache",
     type=click.Path(file_okay=False),
-    help="Folder that keeps sensitivities for the next run.",
+    help="Folder that keeps sensitivities and vectors for the next run.",
+)
+@click.option(
+    "--cached-only",
+    is_flag=True,
+    help="Only questions of which the cache holds every sensitivity.",
 )
 @click.option("--model", help="The causal language model. Default: smollm2-135m.")
 @embedder_option
@@ -287,6 +292,7 @@ def compression_command(
     likelihood: int,
     sentences: int,
     cache: str | None,
+    cached_only: bool,
     model: str | None,
     embedder: str | None,
     as_json: bool,
@@ -300,6 +306,7 @@ def compression_command(
     from ..evaluation.compression import BUDGETS, RATIOS, run_compression
 
     options: dict[str, Any] = {"limit": limit, "likelihood": likelihood, "sentences": sentences}
+    options["cached_only"] = cached_only
     options |= {"cache": cache, "model": model, "methods": methods or None}
     if not budgets and not ratios:
         budgets, ratios = BUDGETS, RATIOS

@@ -30,6 +30,7 @@ from .scores import (
     query_words,
     random_scores,
     relevance,
+    word_scores,
 )
 from .select import (
     Selection,
@@ -223,7 +224,8 @@ class Distiller:
             As for :meth:`distill`.
         """
         document = read(text_or_turns, self.protect)
-        return document, self._unit_scores(document, query, self.cache).scores
+        count, _ = self._counter(None)
+        return document, self._unit_scores(document, query, self.cache, count).scores
 
     @property
     def _uses_model(self) -> bool:
@@ -267,7 +269,7 @@ class Distiller:
         count: Callable[[str], int],
         cache: SensitivityCache | None,
     ) -> tuple[Selection, UnitScores]:
-        found = self._unit_scores(document, query, cache)
+        found = self._unit_scores(document, query, cache, count)
         options = self.options
         if options.score == "turns":
             steps = turn_steps(document, self.protect, found.scores)
@@ -294,7 +296,11 @@ class Distiller:
         return selection, found
 
     def _unit_scores(
-        self, document: Document, query: str | None, cache: SensitivityCache | None
+        self,
+        document: Document,
+        query: str | None,
+        cache: SensitivityCache | None,
+        count: Callable[[str], int],
     ) -> UnitScores:
         options = self.options
         if options.score == "truncate":
@@ -303,6 +309,8 @@ class Distiller:
             return UnitScores(relevance(document, query), order_scores(document).costs)
         if options.score == "random":
             found = random_scores(document, options.seed)
+        elif options.score == "words":
+            found = word_scores(document, count)
         else:
             found = language_model_scores(
                 document,

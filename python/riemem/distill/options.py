@@ -11,7 +11,7 @@ from .protect import Protection
 
 __all__ = ["Options", "presets"]
 
-_SCORES = ("sensitivity", "self_information", "random", "truncate", "turns")
+_SCORES = ("sensitivity", "words", "self_information", "random", "truncate", "turns")
 _MODES = ("token", "hierarchical")
 _CONDITIONS = ("none", "question", "both")
 _DECAYS = ("none", "turn", "rank")
@@ -25,8 +25,9 @@ class Options:
     ----------
     mode : {"token", "hierarchical"}
         Words by score, or sentences pruned in the middle and then taken whole.
-    score : {"sensitivity", "self_information", "random", "truncate", "turns"}
-        What decides; the last three need no model.
+    score : {"sensitivity", "words", "self_information", "random", "truncate", "turns"}
+        What decides. "words": every word is worth the same before multipliers, relevance and
+        novelty. It and the last three need no model.
     condition : {"none", "question", "both"}
         Whose loss the sensitivity is of.
     context : {"turn", "document"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -117,6 +118,22 @@ def estimated_costs(document: Document) -> _Floats:
         ],
         np.float64,
     )
+
+
+def word_scores(document: Document, count: Callable[[str], int]) -> UnitScores:
+    """Return the score 1 for every unit, and what each costs by the caller's counter.
+
+    Examples
+    --------
+    >>> from riemem.distill.document import read
+    >>> from riemem.distill.protect import Protection
+    >>> found = word_scores(read("a considerable cost", Protection()), len)
+    >>> found.scores.tolist(), found.costs.tolist()
+    ([1.0, 1.0, 1.0], [2.0, 13.0, 5.0])
+    """
+    words = [document.word(unit) for unit in range(len(document.units))]
+    known = {word: max(count(f" {word}"), 1) for word in dict.fromkeys(words)}
+    return UnitScores(np.ones(len(words)), np.array([known[word] for word in words], np.float64))
 
 
 def random_scores(document: Document, seed: int) -> UnitScores:

@@ -14,7 +14,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +22,20 @@ import numpy as np
 
 from ..distill import Distillation, Distiller
 from ..distill.language_model import LanguageModel, load_language_model
+from ..distill.options import presets
 from ..distill.protect import core
-from ..distill.scores import SensitivityCache
+from ..distill.scores import SensitivityCache, cache_key
 from ..distill.words import FUNCTION_WORDS
+from ..embed import load_embedder
 from ..errors import ArgumentError, BudgetTooSmallError, CancelledError
-from ..memory import Memory
 from ..models import token_counter
 from ..packing import Packing, pack_turns, parse
 from .compression_report import CompressionReport
-from .hybrid import instant
+from .hybrid import KnownVectors, remember
 from .likelihood import AnswerPrediction, divergence, predict_answer, spearman
 from .locomo import Conversation, load_locomo
 from .metrics import paired_bootstrap
+from .retrieval import embed_benchmark
 
 __all__ = ["BUDGETS", "METHODS", "RATIOS", "CompressionReport", "run_compression"]
 
@@ -41,6 +43,7 @@ BUDGETS = (250, 500, 1000)
 RATIOS = (0.25, 0.5, 0.75)
 _RATIO_CONTEXT = 1000
 _CATEGORIES = (1, 4)
+_SAVED_EVERY = 100  # sensitivities
 _WORD = re.compile(r"\w+")
 
 #: Name, options, and how many times the budget is read.
@@ -48,9 +51,14 @@ METHODS: tuple[tuple[str, dict[str, Any], float], ...] = (
     ("turns", {"score": "turns"}, 1.0),
     ("truncate", {"score": "truncate"}, 2.0),
     ("random", {"score": "random"}, 2.0),
+    ("words 1.5x", {"score": "words"}, 1.5),
+    ("words", {"score": "words"}, 2.0),
+    ("words 3x", {"score": "words"}, 3.0),
     ("self-information", {"score": "self_information"}, 2.0),
     ("coremem", {"preset": "coremem"}, 2.0),
     ("coremem-token", {"preset": "coremem-token"}, 2.0),
+    ("S question", {"condition": "question"}, 2.0),
+    ("S both", {"condition": "both"}, 2.0),
     ("S alone", {"decay": "none", "novelty": 1.0}, 2.0),
     ("default 1.5x", {}, 1.5),
     ("default", {}, 2.0),
@@ -65,6 +73,7 @@ class _FileCache:
 
     def __init__(self, folder: str | os.PathLike[str] | None) -> None:
         self._known: dict[str, bytes] = {}
+        self._fresh = 0
         self._path = None if folder is None else Path(folder) / "sensitivities.json"
         if self._path is not None and self._path.exists():
             stored = json.loads(self._path.read_text(encoding="utf-8"))
@@ -75,6 +84,9 @@ class _FileCache:
 
     def put(self, memory_id: int, key: str, value: bytes) -> None:
         self._known[key] = value
+        self._fresh += 1
+        if self._fresh % _SAVED_EVERY == 0:
+            self.save()
 
     def save(self) -> None:
         if self._path is not None:
@@ -107,6 +119,7 @@ def run_compression(
     likelihood: int = 0,
     sentences: int = 0,
     cache: str | os.PathLike[str] | None = None,
+    cached_only: bool = False,
     progress: Progress | None = None,
 ) -> CompressionReport:
     """Measure distillation on a LoCoMo file, categories 1 and 4.
@@ -130,7 +143,10 @@ def run_compression(
     sentences : int
         Contexts for which each sentence is left out in turn.
     cache : path, optional
-        Folder that keeps sensitivities for the next run.
+        Folder that keeps sensitivities and vectors for the next run.
+    cached_only : bool
+        Ask only questions of which the cache holds every sensitivity: a paired comparison on a
+        sample where computing the rest would take too long. Only methods that read turn by turn.
     progress : callable, optional
         ``progress(done, total)``; returning False cancels.
 
@@ -155,9 +171,17 @@ def run_compression(
     count, label = token_counter()
     language = load_language_model(model)
     store = _FileCache(cache)
+    encoder = load_embedder(embedder)
+    known = KnownVectors(encoder, embed_benchmark(encoder, benchmark, cache=cache))
     asked: list[_Asked] = []
     for number, conversation in enumerate(benchmark.conversations):
-        asked += _ask(conversation, answers[number], embedder, limit)
+        asked += _ask(conversation, answers[number], known, limit)
+    if cached_only:
+        asked = [
+            item for item in asked if _is_cached(item, budgets, chosen, language, count, store)
+        ]
+        if not asked:
+            raise ArgumentError("cached_only: the cache holds all sensitivities of no question")
     settings: list[tuple[str, int, float | None]] = [(str(b), b, None) for b in budgets]
     settings += [(f"{r:.0%} of {_RATIO_CONTEXT}", 0, r) for r in ratios]
     total = len(asked) * len(settings) * len(chosen)
@@ -166,6 +190,8 @@ def run_compression(
             "file": benchmark.file,
             "sha256": benchmark.sha256,
             "questions": len(asked),
+            "sample": f"{'all' if limit is None else f'at most {limit}'} per conversation"
+            + (", those with cached sensitivities" if cached_only else ""),
             "tokens by": label,
             "language model": language.identity,
         }
@@ -191,6 +217,7 @@ def run_compression(
                     raise CancelledError("progress returned False; nothing was reported")
         _add_rows(report, name, runs, asked)
         store.save()
+    report.choose([str(budget) for budget in budgets])
     if sentences:
         report.sentences = _leave_one_out(asked[:sentences], language, count, store)
     return report
@@ -222,18 +249,7 @@ def _ask(
         places = np.linspace(0, len(questions) - 1, limit).round().astype(int)
         questions = [questions[place] for place in places]
     result = []
-    with Memory.open(":memory:", embedder=embedder) as memory:
-        memory.add_many(
-            [
-                {
-                    "text": turn.text if turn.text.strip() else "(no text)",
-                    "speaker": turn.speaker,
-                    "session": f"session {turn.id[0]}",
-                    "when": instant(turn.when),
-                }
-                for turn in conversation.turns
-            ]
-        )
+    with remember(conversation, embedder) as memory:
         for question in questions:
             evidence = " ".join(conversation.turns[row].text for row in question.gold)
             held = frozenset(_WORD.findall(evidence.lower()))
@@ -250,6 +266,28 @@ def _ask(
                 )
             )
     return result
+
+
+def _is_cached(
+    item: _Asked,
+    budgets: Sequence[int],
+    chosen: Sequence[tuple[str, dict[str, Any], float]],
+    language: LanguageModel,
+    count: Callable[[str], int],
+    cache: SensitivityCache,
+) -> bool:
+    """Return whether the methods that read turn by turn need no pass for this question."""
+    for _, changes, times in chosen:
+        named = {key: value for key, value in changes.items() if key != "preset"}
+        base = presets[changes.get("preset", "default")][0]
+        if replace(base, **named).score not in ("sensitivity", "self_information"):
+            continue
+        for budget in budgets:
+            packed = _context(item, round(budget * times), count)
+            keys = [(t.id, cache_key(language, f"{t.speaker}: {t.text}")) for t in packed.turns]
+            if packed.tokens > budget and any(cache.get(*key) is None for key in keys):
+                return False
+    return True
 
 
 def _context(item: _Asked, size: int, count: Callable[[str], int]) -> Packing:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 __all__ = ["CompressionReport"]
 
@@ -26,6 +28,10 @@ class CompressionReport:
         ``kl``.
     conversations : list of dict
         Answer words of every conversation.
+    chosen : list of dict
+        Leaving one conversation out: the method with the most answer words over the budgets on
+        the others, what it keeps on the one left out, and what whole turns (or the first method)
+        keep there.
     sentences : dict
         Spearman of a sentence's sensitivity with what leaving it out does to the answer's NLL.
     """
@@ -33,11 +39,38 @@ class CompressionReport:
     data: dict[str, Any]
     rows: list[dict[str, Any]] = field(default_factory=list)
     conversations: list[dict[str, Any]] = field(default_factory=list)
+    chosen: list[dict[str, Any]] = field(default_factory=list)
     sentences: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""
         return dict(vars(self))
+
+    def choose(self, budgets: Sequence[str]) -> None:
+        """Fill in `chosen`, over these budgets."""
+        cells = {
+            (entry["conversation"], entry["method"], entry["budget"]): entry["answer_words"]
+            for entry in self.conversations
+        }
+        streams = list(dict.fromkeys(key[0] for key in cells))
+        methods = list(dict.fromkeys(key[1] for key in cells))
+        if len(streams) < 2 or not budgets:
+            return
+        values = np.array(
+            [[[cells[s, m, b] for b in budgets] for m in methods] for s in streams], np.float64
+        )
+        base = methods.index(self.data["compared with"])
+        for i, stream in enumerate(streams):
+            others = np.nanmean(np.delete(values, i, axis=0), axis=(0, 2))
+            best = int(np.nanargmax(others))
+            self.chosen.append(
+                {
+                    "conversation": stream,
+                    "method": methods[best],
+                    "answer_words": dict(zip(budgets, values[i, best].tolist(), strict=True)),
+                    "base": dict(zip(budgets, values[i, base].tolist(), strict=True)),
+                }
+            )
 
     def to_text(self) -> str:
         """Return tables for a terminal."""
@@ -50,6 +83,14 @@ class CompressionReport:
         for budget in dict.fromkeys(row["budget"] for row in self.rows):
             lines += ["", f"budget {budget}", head]
             lines += [_line(row) for row in self.rows if row["budget"] == budget]
+        if self.chosen:
+            lines += ["", "answer words, method chosen on the other conversations (base):"]
+            for entry in self.chosen:
+                shown = "  ".join(
+                    f"{b}: {value:.3f} ({entry['base'][b]:.3f})"
+                    for b, value in entry["answer_words"].items()
+                )
+                lines.append(f"  {entry['conversation']:10} {entry['method']:17} {shown}")
         if self.sentences:
             lines += ["", ", ".join(f"{k} {v}" for k, v in self.sentences.items())]
         return "\n".join(lines)
