@@ -22,6 +22,9 @@ COMMAND = "python docs/tools/make_reference.py"
 #: What stands behind the public modules; their own docstrings serve the people who work on them.
 INNER = {"cli", "store", "retrieval", "__main__"}
 
+#: Packages whose modules are imported by name, each for itself.
+SPREAD = {"adapters"}
+
 _LISTS = ("Parameters", "Attributes", "Returns", "Yields", "Raises", "Warns")
 _SECTIONS = (*_LISTS, "Notes", "Examples")
 _ROLE = re.compile(r":[a-z]+:`~?([^`]+)`")
@@ -129,7 +132,10 @@ class Library:
             name = path.stem
             if name.startswith("_") or name in INNER:
                 continue
-            if path.suffix == ".py" or (path.is_dir() and (path / "__init__.py").exists()):
+            if name in SPREAD:
+                inner = sorted(file.stem for file in path.glob("[!_]*.py"))
+                found += [f"riemem.{name}.{module}" for module in inner]
+            elif path.suffix == ".py" or (path.is_dir() and (path / "__init__.py").exists()):
                 found.append(f"riemem.{name}")
         return found
 

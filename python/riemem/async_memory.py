@@ -103,8 +103,8 @@ class AsyncMemory:
     runs is told to stop where it can be (`add_many`, `import_`, `import_from`, `export`,
     `maintain`, `check`, `reembed_store`), and in any case the cancellation arrives only when the
     thread is done with the store: nothing goes on behind the caller's back. A write is whole or
-    has not happened; whether
-    it has, a `key` given at `add` makes harmless to ask by doing it again.
+    has not happened; whether it has cannot be told from the cancellation, but a `key` given at
+    `add` makes doing it again harmless.
 
     Examples
     --------

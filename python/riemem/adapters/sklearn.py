@@ -23,13 +23,10 @@ class FisherWhitener(TransformerMixin, BaseEstimator):
 
     ``z = (x - mean) L`` with ``L L' = Sigma^-1``; for ``form="cosine"`` divided by its length.
 
-    ============== ====================================== ==============================
-    form           what the index compares                ranks as ``riemem.search`` with
-    ============== ====================================== ==============================
-    "cosine"       inner product, or cosine               ``form="cosine"`` (the default)
-    "inner"        inner product                          ``form="inner"``
-    "mahalanobis"  Euclidean distance                     ``form="mahalanobis"``
-    ============== ====================================== ==============================
+    - ``"cosine"``: compared by inner product or cosine, it ranks as ``form="cosine"``, the default
+      of :func:`riemem.search`;
+    - ``"inner"``: compared by inner product, as ``form="inner"``;
+    - ``"mahalanobis"``: compared by Euclidean distance, as ``form="mahalanobis"``;
 
     always with ``cosine_weight=0``.
 
