@@ -23,11 +23,12 @@ from riemem.evaluation.hybrid import (
     BUDGETS,
     KnownVectors,
     evidence_inside,
+    in_recall,
     rank_all,
     remember,
     turn_tokens,
 )
-from riemem.evaluation.locomo import Conversation, Question, load_locomo
+from riemem.evaluation.locomo import Conversation, load_locomo
 from riemem.evaluation.metrics import gold_ranks, question_metrics
 from riemem.evaluation.retrieval import embed_benchmark
 from riemem.retrieval.fusion import Ranking, rankings
@@ -142,16 +143,6 @@ def fit_rounds(memories, conversations, parts, use: Sequence[int]) -> np.ndarray
     return weights
 
 
-def in_recall(memory, question: Question, ranking: Ranking) -> list[float]:
-    """The share of the evidence in what ``Memory.recall`` packs into each budget."""
-    shares = []
-    for budget in BUDGETS:
-        context = memory.recall(question.text, token_budget=budget, ranking=ranking)
-        found = {hit.id - 1 for hit in context.hits}
-        shares.append(sum(row in found for row in question.gold) / len(question.gold))
-    return shares
-
-
 def as_ranking(weights: np.ndarray) -> Ranking:
     named = dict(zip(NAMES, weights.tolist(), strict=True))
     kernel = {d: named[f"kernel {d:+d}"] for d in KERNEL}
@@ -200,7 +191,7 @@ def main() -> None:
         values += own
         inside += within
         if arguments.recall:
-            packed += [in_recall(memory, q, as_ranking(weights)) for q in questions]
+            packed += [in_recall(memory, q.text, q.gold, as_ranking(weights)) for q in questions]
         print(
             f"{conversation.name:10} n {len(own):4d}  hit@10 "
             f"{np.mean([v['hit@10'] for v in own]):.3f}  recall@10 "

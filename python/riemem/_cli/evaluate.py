@@ -17,6 +17,15 @@ def eval_group() -> None:
     """Measure retrieval on a benchmark file that you have."""
 
 
+def _sizes(text: str, option: str) -> list[int]:
+    try:
+        return [int(size) for size in text.split(",")]
+    except ValueError:
+        raise click.BadParameter(
+            f"expected whole numbers separated by commas, got {text!r}", param_hint=f"'{option}'"
+        ) from None
+
+
 @eval_group.command("locomo")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @click.option(
@@ -37,6 +46,17 @@ def eval_group() -> None:
     help="Also what confirmed uses teach, and what falling asleep costs.",
 )
 @click.option("--cache", type=click.Path(file_okay=False), help="Folder to keep vectors in.")
+@click.option(
+    "--recall",
+    is_flag=True,
+    help="Also the evidence in the texts that recall packs, dates counted.",
+)
+@click.option(
+    "--latency",
+    "sizes",
+    metavar="SIZES",
+    help="Also the time of a search at so many memories, such as 1000,10000,100000.",
+)
 @embedder_option
 @json_option
 def locomo_command(
@@ -46,6 +66,8 @@ def locomo_command(
     ablate: bool,
     lives: bool,
     cache: str | None,
+    recall: bool,
+    sizes: str | None,
     embedder: str | None,
     as_json: bool,
 ) -> None:
@@ -72,8 +94,9 @@ def locomo_command(
             f"expected one of {', '.join(RENDERINGS)}, got {rendering!r}",
             param_hint="'--rendering'",
         )
-    options: dict[str, Any] = {"audit": audit, "rendering": rendering}
-    options |= {"lives": lives, "cache": cache}
+    options: dict[str, Any] = {"audit": audit, "rendering": rendering, "cache": cache}
+    options |= {"lives": lives, "recall": recall}
+    options |= {"latency": None if sizes is None else _sizes(sizes, "--latency")}
     with progress("eval") as bar:
         report = run_locomo(file, embedder=load_embedder(embedder), progress=bar, **options)
     emit(as_json, report.to_dict(), report.to_text)
@@ -193,12 +216,7 @@ def latency_command(
     from ..evaluation.locomo import load_locomo
     from ..evaluation.retrieval import embed_benchmark
 
-    try:
-        numbers = [int(size) for size in sizes.split(",")]
-    except ValueError:
-        raise click.BadParameter(
-            f"expected whole numbers separated by commas, got {sizes!r}", param_hint="'--sizes'"
-        ) from None
+    numbers = _sizes(sizes, "--sizes")
     benchmark = load_locomo(file)
     with progress("eval") as bar:
         model = load_embedder(embedder) or MiniLMEmbedder()

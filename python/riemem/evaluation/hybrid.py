@@ -231,6 +231,21 @@ def evidence_inside(
     return sum(row in inside for row in gold) / len(gold)
 
 
+def in_recall(
+    memory: Memory, query: str, gold: Sequence[int], ranking: str | Ranking = "default"
+) -> list[float]:
+    """Return the share of the right rows in what ``Memory.recall`` packs into each budget.
+
+    Budgets are :data:`BUDGETS`, in the default counter's tokens, of the whole text.
+    """
+    shares = []
+    for budget in BUDGETS:
+        context = memory.recall(query, token_budget=budget, ranking=ranking)
+        found = {hit.id - 1 for hit in context.hits}
+        shares.append(sum(row in found for row in gold) / len(gold))
+    return shares
+
+
 def turn_tokens(conversation: Conversation, count: Callable[[str], int]) -> list[int]:
     """Tokens of each turn as a line of a context, without the header of its session."""
     lines = []

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .latency import latency_text
 from .locomo import CATEGORIES
 from .metrics import NAMES
 
@@ -34,6 +35,10 @@ class Report:
         What was done otherwise than asked, and why.
     counter : str
         Whose tokens the budgets of ``evidence`` are counted in; turns by rank, without headers.
+    recall : dict
+        Share of the evidence in the texts of ``Memory.recall`` per budget; empty if not asked for.
+    latency : list of dict
+        Rows of :func:`riemem.evaluation.latency.measure_latency`; empty if not asked for.
     """
 
     data: dict[str, Any]
@@ -44,6 +49,8 @@ class Report:
     audit_rows: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     counter: str = ""
+    recall: dict[str, float] = field(default_factory=dict)
+    latency: list[dict[str, float]] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain JSON types."""
@@ -56,6 +63,8 @@ class Report:
             "audit_rows": self.audit_rows,
             "notes": self.notes,
             "counter": self.counter,
+            "recall": self.recall,
+            "latency": self.latency,
         }
 
     def to_text(self) -> str:
@@ -80,6 +89,11 @@ class Report:
                 "",
                 *_tables(self.audit_rows),
             ]
+        if self.recall:
+            shares = "  ".join(f"{budget} {share:.3f}" for budget, share in self.recall.items())
+            lines += ["", f"default, evidence in the texts of recall, dates counted: {shares}"]
+        if self.latency:
+            lines += ["", "search without embedding", latency_text(self.latency)]
         if self.notes:
             lines += ["", *(f"note: {note}" for note in self.notes)]
         return "\n".join(lines)

@@ -26,11 +26,13 @@ from .hybrid import (
     BUDGETS,
     KnownVectors,
     evidence_inside,
+    in_recall,
     rank_all,
     remember,
     turn_tokens,
     variants,
 )
+from .latency import measure_latency
 from .lives import rank_lives
 from .locomo import CATEGORIES, Benchmark, Conversation, apply_audit, load_locomo
 from .metrics import (
@@ -59,6 +61,8 @@ def run_locomo(
     presets: Sequence[str] | Mapping[str, Preset] | None = None,
     cache: str | os.PathLike[str] | None = None,
     lives: bool = False,
+    recall: bool = False,
+    latency: Sequence[int] | None = None,
 ) -> Report:
     """Measure retrieval on a LoCoMo file: cosine, centred cosine, BM25, every preset, the search.
 
@@ -89,6 +93,11 @@ def run_locomo(
     lives : bool
         Also what use teaches and what falling asleep costs; see
         :func:`riemem.evaluation.lives.rank_lives`.
+    recall : bool
+        Also measure the evidence in the texts that ``Memory.recall`` packs, dates counted.
+    latency : sequence of int, optional
+        Also measure the time of a search at these numbers of memories; see
+        :func:`riemem.evaluation.latency.measure_latency`.
 
     Returns
     -------
@@ -118,18 +127,21 @@ def run_locomo(
         _rank(conversation, texts[2 * i], vectors[2 * i], vectors[2 * i + 1], chosen, notes)
         for i, conversation in enumerate(benchmark.conversations)
     ]
+    known = {
+        text: row
+        for group, rows in zip(texts, vectors, strict=True)
+        for text, row in zip(group, rows, strict=True)
+    }
+    packed: list[list[float]] = []
     if presets is None:
-        known = {
-            text: row
-            for group, rows in zip(texts, vectors, strict=True)
-            for text, row in zip(group, rows, strict=True)
-        }
         for conversation, ranking in zip(benchmark.conversations, rankings, strict=True):
             make = functools.partial(remember, conversation, KnownVectors(model, known), rendering)
             with make() as memory:
                 asked = [question.text for question in conversation.questions]
                 said = [turn.text for turn in conversation.turns]
                 ranking |= rank_all(memory, asked, variants(), said)
+                if recall:
+                    packed += [in_recall(memory, q.text, q.gold) for q in conversation.answerable]
             if lives:
                 ranking |= rank_lives(conversation, make)
     count, counter = models.token_counter()
@@ -149,6 +161,12 @@ def run_locomo(
         audit_rows=[] if audited is None else _rows(audited, benchmark, rankings, tokens),
         notes=notes,
         counter=counter,
+        recall=dict(zip(map(str, BUDGETS), np.mean(packed, axis=0).tolist(), strict=True))
+        if packed
+        else {},
+        latency=[]
+        if latency is None
+        else measure_latency(benchmark, known, RENDERINGS[rendering], latency),
     )
 
 

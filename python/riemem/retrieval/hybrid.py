@@ -28,6 +28,7 @@ from riemem.retrieval.profile import profile_scores
 from riemem.retrieval.query_type import query_kind
 from riemem.retrieval.scenes import scene_gains
 from riemem.retrieval.temporal import temporal_scores, time_word_scores
+from riemem.retrieval.valid import valid_times
 from riemem.store import Store
 from riemem.store.trust import Trust, read_trust
 
@@ -208,7 +209,12 @@ class HybridChannel:
                 channels[name] = score(query, view)
         if "temporal" in wanted:
             try:
-                temporal = temporal_scores(query, view, at)
+                temporal = temporal_scores(
+                    query,
+                    view,
+                    at,
+                    lambda: view.cached("valid", lambda: valid_times(self._store, view)),
+                )
             except BackendUnavailableError as error:
                 notes.append(str(error))
             else:

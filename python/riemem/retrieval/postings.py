@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from riemem.retrieval.spelling import slips
 from riemem.retrieval.words import Stemmer, query_words, raw_words
 
 __all__ = ["PART_TEXTS", "Part", "Postings", "PostingsView", "in_order", "merged"]
@@ -80,6 +81,7 @@ class PostingsView:
 
         ``sum over words w of idf(w) f (k1 + 1) / (f + k1 (1 - b + b length / mean length))``,
         ``idf(w) = log(1 + (n - n_w + 0.5) / (n_w + 0.5))``, f = times that w occurs in the text.
+        For a word that is in no text those stand that differ from it by one letter, as one word.
 
         Parameters
         ----------
@@ -104,6 +106,8 @@ class PostingsView:
         mean = max(1.0, self.total_length / self.n_alive)
         for stem in dict.fromkeys(self.stem(query_words(query))):
             texts, times = self._holding(stem)
+            if not self.alive[texts].any():
+                texts, times = self._holding_like(stem)
             held = int(np.count_nonzero(self.alive[texts]))
             if held == 0:
                 continue
@@ -112,6 +116,19 @@ class PostingsView:
             damped = times + k1 * (1.0 - b + (b / mean) * self.lengths[texts])
             scores[texts] += idf * (k1 + 1.0) * times / damped
         return scores, bound
+
+    def _holding_like(self, stem: str) -> tuple[Ints, Floats]:
+        """The same for all words that one slip of the pen makes of this one."""
+        vocabulary = [part.number for part in self.parts]
+        like = [w for w in slips(stem) if any(w in number for number in vocabulary)]
+        found = [self._holding(word) for word in sorted(like)]
+        if not found:
+            return np.empty(0, np.int32), np.empty(0)
+        every = np.concatenate([own for own, _ in found])
+        texts, place = np.unique(every, return_inverse=True)
+        times = np.zeros(texts.size)
+        np.add.at(times, place, np.concatenate([own for _, own in found]))
+        return texts, times
 
     def _holding(self, stem: str) -> tuple[Ints, Floats]:
         """The texts that hold a word, removed ones included, and how often each does."""

@@ -10,7 +10,15 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from riemem.errors import ArgumentError, DTypeError, ModelNotFoundError, NotFiniteError, ShapeError
+from riemem._tokenizer import load_tokenizer, require
+from riemem.errors import (
+    ArgumentError,
+    DTypeError,
+    ModelCorruptError,
+    ModelNotFoundError,
+    NotFiniteError,
+    ShapeError,
+)
 from riemem.retrieval.channel import ChannelHits
 
 __all__ = ["CrossEncoder", "Reranker", "check_reranker", "rerank"]
@@ -30,7 +38,8 @@ class CrossEncoder:
     Parameters
     ----------
     path : str or path
-        A folder with ``config.json``, weights and tokenizer of a cross-encoder with one label.
+        A folder with ``config.json``, ``model.safetensors`` and ``tokenizer.json`` of a
+        cross-encoder with one label.
     batch_size : int
     max_tokens : int
 
@@ -54,35 +63,80 @@ class CrossEncoder:
         self.batch_size = batch_size
         self.max_tokens = max_tokens
         self._lock = threading.Lock()
-        self._parts: tuple[Any, Any] | None = None
+        self._model: Any = None
 
     def scores(self, query: str, texts: Sequence[str]) -> list[float]:
-        """Return the model's logit per text; deterministic, on the CPU, in float32."""
-        import torch
+        """Return the model's logit per text; deterministic, on the CPU, in float32.
 
-        with self._lock, torch.inference_mode():
-            if self._parts is None:
-                from transformers import AutoModelForSequenceClassification, AutoTokenizer
+        Of a pair that is too long the text loses its end, and the query what is beyond half.
 
-                local: dict[str, Any] = {"local_files_only": True}
-                model = AutoModelForSequenceClassification.from_pretrained(
-                    self.path, dtype=torch.float32, **local
-                ).eval()
-                self._parts = (AutoTokenizer.from_pretrained(self.path, **local), model)
-            tokenizer, model = self._parts
+        Raises
+        ------
+        ModelCorruptError
+            The folder's files are incomplete or not those of such a model.
+        BackendUnavailableError
+            torch, transformers or tokenizers is not installed.
+        """
+        if not texts:
+            return []
+        with self._lock:
+            if self._model is None:
+                self._model = self._load()
             found: list[float] = []
             for start in range(0, len(texts), self.batch_size):
-                part = list(texts[start : start + self.batch_size])
-                inputs = tokenizer(
-                    [query] * len(part),
-                    part,
-                    truncation=True,
-                    max_length=self.max_tokens,
-                    padding=True,
-                    return_tensors="pt",
-                )
-                found += model(**inputs).logits[:, 0].double().tolist()
+                found += self._logits(query, texts[start : start + self.batch_size])
         return found
+
+    def _load(self) -> Any:
+        # By hand, because from_pretrained draws bars, and fills in noise where a weight is missing.
+        require("torch", "transformers", "safetensors", "tokenizers")
+        import torch
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+        from transformers import AutoConfig, AutoModelForSequenceClassification
+
+        try:
+            config = AutoConfig.from_pretrained(str(self.path), local_files_only=True)
+            state = load_file(str(self.path / "model.safetensors"))
+        except (OSError, ValueError, SafetensorError) as error:
+            raise ModelCorruptError(f"model folder {self.path}: {error}") from error
+        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+            model = AutoModelForSequenceClassification.from_config(config).to(torch.float32)
+        missing = model.load_state_dict(state, strict=False).missing_keys
+        needed = [name for name in missing if "position_ids" not in name]
+        if needed or config.num_labels != 1:
+            what = f"lacks {needed[0]}" if needed else f"has {config.num_labels} labels, not one"
+            raise ModelCorruptError(f"model folder {self.path}: model.safetensors {what}")
+        self._kinds = int(getattr(config, "type_vocab_size", 0) or 0) > 1
+        self._pad = int(config.pad_token_id or 0)
+        limit = int(getattr(config, "max_position_embeddings", 0) or self.max_tokens)
+        self._limit = min(self.max_tokens, limit)
+        return model.eval().requires_grad_(False)
+
+    def _logits(self, query: str, texts: Sequence[str]) -> list[float]:
+        import torch
+
+        tokenizer = load_tokenizer(self.path)
+        room = self._limit - int(tokenizer.num_special_tokens_to_add(True))
+        pairs = []
+        for text in texts:
+            asked = tokenizer.encode(query, add_special_tokens=False)
+            said = tokenizer.encode(text, add_special_tokens=False)
+            asked.truncate(min(len(asked), max(room // 2, room - len(said))))
+            said.truncate(min(len(said), room - len(asked)))
+            pairs.append(tokenizer.post_process(asked, said, add_special_tokens=True))
+        shape = (len(pairs), max(len(pair) for pair in pairs))
+        ids = np.full(shape, self._pad, np.int64)
+        mask, kinds = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        for i, pair in enumerate(pairs):
+            ids[i, : len(pair)], mask[i, : len(pair)] = pair.ids, 1
+            kinds[i, : len(pair)] = pair.type_ids
+        inputs = {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(mask)}
+        if self._kinds:
+            inputs["token_type_ids"] = torch.from_numpy(kinds)
+        with torch.inference_mode(), torch.autocast("cpu", enabled=False):
+            logits: list[float] = self._model(**inputs).logits[:, 0].double().tolist()
+        return logits
 
 
 def check_reranker(value: object) -> Reranker | None:

@@ -1,11 +1,12 @@
 """The temporal channel: what was said, or spoken of, at the time a question names.
 
-A memory has the day on which it was said and the days it speaks of (relative expressions resolved
-against the day it was said).
+A memory has three dates: the day on which it was said, the days it speaks of (relative expressions
+resolved against the day it was said), and from when to when it holds.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from riemem.retrieval.corpus import CorpusView, Floats
 from riemem.retrieval.dates import Span, asks_for_time, find_dates
+from riemem.retrieval.valid import Valid
 
 __all__ = ["Temporal", "temporal_scores", "time_word_scores"]
 
@@ -28,12 +30,17 @@ class Temporal:
     spans: tuple[Span, ...]
 
 
-def temporal_scores(query: str, view: CorpusView, at: date | None = None) -> Temporal:
+def temporal_scores(
+    query: str,
+    view: CorpusView,
+    at: date | None = None,
+    valid: Callable[[], Valid] | None = None,
+) -> Temporal:
     """Score by distance in days from the time that a question names.
 
     ``exp(-d^2 / (2 30^2))``, d = days between the nearest of the question's days and the nearest
-    of the memory's: the day it was said and the days it speaks of. All 0 where the question names
-    no time.
+    of the memory's: the day it was said, the days it speaks of, and the time for which it holds.
+    All 0 where the question names no time.
 
     Parameters
     ----------
@@ -41,6 +48,8 @@ def temporal_scores(query: str, view: CorpusView, at: date | None = None) -> Tem
     view : CorpusView
     at : date, optional
         The day of the question, for "yesterday" in it.
+    valid : callable, optional
+        Gives the times for which memories hold, where the question names a time.
 
     Raises
     ------
@@ -72,6 +81,11 @@ def temporal_scores(query: str, view: CorpusView, at: date | None = None) -> Tem
     for span in spans:
         own = np.maximum(0, np.maximum(span.first - last, first - span.last))
         np.minimum.at(distance, spoken.rows, own)
+    if valid is not None:
+        held = valid()
+        for span in spans:
+            own = np.maximum(0, np.maximum(span.first - held.last, held.first - span.last))
+            np.minimum.at(distance, held.rows, own)
     scores = np.exp(-np.square(distance.astype(np.float64)) / (2.0 * _SPREAD_DAYS**2))
     return Temporal(scores, notes, tuple(spans))
 
