@@ -181,7 +181,23 @@ RIEMEM_INLINE VecD broadcast_double(double x) { return vdupq_n_f64(x); }
 #endif
 
 #if defined(__AVX512F__) || defined(__AVX2__) || defined(__ARM_NEON)
-// Sum over the lanes as a tree: log2(kLanes) additions deep.
+// Sum over the lanes as a tree: log2(kLanes) additions deep, lane i + lane i + half at each step.
+#if defined(__AVX2__)
+RIEMEM_INLINE float sum_four(__m128 v) {
+    v = _mm_add_ps(v, _mm_movehl_ps(v, v));
+    return _mm_cvtss_f32(_mm_add_ss(v, _mm_shuffle_ps(v, v, 1)));
+}
+RIEMEM_INLINE float sum_eight(__m256 v) {
+    return sum_four(_mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1)));
+}
+#endif
+#if defined(__AVX512F__)
+RIEMEM_INLINE float sum_lanes(VecF v) {
+    return sum_eight(_mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1)));
+}
+#elif defined(__AVX2__)
+RIEMEM_INLINE float sum_lanes(VecF v) { return sum_eight(v); }
+#else
 RIEMEM_INLINE float sum_lanes(VecF v) {
     float lane[kLanes];
     store(lane, v);
@@ -190,6 +206,7 @@ RIEMEM_INLINE float sum_lanes(VecF v) {
     }
     return lane[0];
 }
+#endif
 RIEMEM_INLINE float min_lanes(VecF v) {
     float lane[kLanes];
     store(lane, v);
