@@ -336,8 +336,9 @@ class RiemannianIndex:
             fresh = np.arange(self._next_id, self._next_id + count, dtype=np.int64)
         else:
             fresh = given
-            used = next((i for i in given.tolist() if i in self._known), None)
-            if used is not None:
+            wanted = given.tolist()
+            if not self._known.keys().isdisjoint(wanted):
+                used = next(i for i in wanted if i in self._known)
                 raise ArgumentError(f"ids: expected ids that are not in use, got {used}")
         return fresh
 

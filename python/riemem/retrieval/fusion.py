@@ -10,10 +10,10 @@ import numpy as np
 
 from riemem.errors import ArgumentError
 from riemem.retrieval.corpus import CorpusView, Floats, Ids, Mask
-from riemem.retrieval.neighbours import neighbour_scores
+from riemem.retrieval.neighbours import lent, neighbour_scores
 from riemem.retrieval.query_type import SLM_V3_MULTIPLIERS
 
-__all__ = ["CHANNELS", "Fused", "Ranking", "as_ranking", "fuse", "min_max", "rankings"]
+__all__ = ["CHANNELS", "Fused", "Ranking", "added_up", "as_ranking", "fuse", "min_max", "rankings"]
 
 #: Every channel that gives a score of its own; "neighbours" and "answers" are made from "dense"
 #: and "lexical", "likeness" from what all others found.
@@ -169,6 +169,28 @@ def fuse(
         asked = [(weight, scores * view.questions) for weight, scores in base]
         shares["answers"] = neighbour_scores(asked, view, passes, {-1: ranking.answers}, rows)
     return Fused(rows, sum(shares.values(), np.zeros(rows.size)), shares)
+
+
+def added_up(
+    ranking: Ranking, channels: Mapping[str, Floats], view: CorpusView, passes: Mask, kind: str
+) -> Floats:
+    """The joined scores of all rows to rounding, faster than :func:`fuse`; shape (n,).
+
+    For rankings of method "sum". Rows that do not pass have a meaningless score.
+    """
+    weights = weights_for(ranking, kind)
+    total, base = np.zeros(len(view)), np.zeros(len(view))
+    for name in CHANNELS:
+        if name in weights and name in channels:
+            share = weights[name] * channels[name]
+            total += share
+            if name in ("dense", "lexical"):
+                base += share
+    base[~passes] = 0.0
+    total += lent(base, view, ranking.kernel)
+    if ranking.answers:
+        total += lent(base * view.questions, view, {-1: ranking.answers})
+    return total
 
 
 def weights_for(ranking: Ranking, kind: str) -> dict[str, float]:

@@ -21,7 +21,7 @@ from riemem.retrieval.demotion import Edges, follow_edges, put_in_order
 from riemem.retrieval.dense import MANY, DenseChannel, VectorScores
 from riemem.retrieval.embedding import MAX_CHUNKS, TurnEmbedder
 from riemem.retrieval.entities import entity_scores
-from riemem.retrieval.fusion import Fused, Ranking, as_ranking, fuse, weights_for
+from riemem.retrieval.fusion import Fused, Ranking, added_up, as_ranking, fuse, weights_for
 from riemem.retrieval.likeness import Likeness
 from riemem.retrieval.names import speaker_scores
 from riemem.retrieval.profile import profile_scores
@@ -369,7 +369,7 @@ class HybridChannel:
         inside = np.minimum(place, max(ids.size - 1, 0))
         hit = (ids[inside] == owners) if ids.size else np.zeros(owners.size, np.bool_)
         rows = np.where(hit, order[inside] if ids.size else 0, len(view)).astype(np.int64)
-        single = np.unique(owners).size == owners.size
+        single = bool((np.diff(np.sort(owners, kind="stable")) > 0).all())
         with self._lock:
             self._rows = (keys, view, rows, single)
         return rows, single
@@ -421,18 +421,20 @@ def _near_best(
     off: Mapping[str, float],
 ) -> Ids:
     """Rows that can be among the k best while channels are off by so much; the others are not."""
-    near = fuse(ranking, channels, view, passes, kind)
-    if not 0 < k < near.rows.size:
-        return near.rows
+    rows = np.flatnonzero(passes)
+    if not 0 < k < rows.size:
+        return rows
+    near = added_up(ranking, channels, view, passes, kind)[rows]
     weights = weights_for(ranking, kind)
     lent = 1.0 + sum(map(abs, ranking.kernel.values())) + abs(ranking.answers)
     reach = off.get("dense", 0.0) * abs(weights.get("dense", 0.0)) * lent
     reach += off.get("likeness", 0.0) * abs(weights.get("likeness", 0.0))
-    reach += 1e-12 * float(np.abs(near.scores).max(initial=1.0))
+    # No channel exceeds 1, and another order of adding up changes far less than 1e-12 of that.
+    reach += 1e-12 * lent * sum(map(abs, weights.values()))
     # A row that is further below the k-th than both can be off is out.
-    edge = near.scores[np.argpartition(-near.scores, k - 1)[k - 1]]
-    rows: Ids = near.rows[near.scores >= edge - 2.0 * reach]
-    return rows
+    edge = near[np.argpartition(-near, k - 1)[k - 1]]
+    found: Ids = rows[near >= edge - 2.0 * reach]
+    return found
 
 
 def _promising(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from riemem.errors import ArgumentError
 from riemem.retrieval.corpus import REACH, CorpusView, Floats, Ids, Mask
 
-__all__ = ["neighbour_scores"]
+__all__ = ["lent", "neighbour_scores"]
 
 
 def neighbour_scores(
@@ -44,11 +45,24 @@ def neighbour_scores(
     lends = np.append(passes, False)
     padded = [(own, np.append(scores, 0.0)) for own, scores in base]
     for distance, weight in sorted(kernel.items()):
-        if distance == 0 or abs(distance) > REACH:
-            raise ArgumentError(f"kernel: expected distances within {REACH}, got {distance}")
-        beside = (view.after[distance - 1] if distance > 0 else view.before[-distance - 1])[rows]
+        beside = _beside(view, distance)[rows]
         beside = np.minimum(beside, none)
         beside = np.where(lends[beside], beside, none)
         for own, scores in padded:
             total += weight * own * scores[beside]
     return total
+
+
+def lent(base: Floats, view: CorpusView, kernel: Mapping[int, float]) -> Floats:
+    """The same sum for all rows and of one base, of rows that pass, to rounding; shape (n,)."""
+    padded = np.append(base, 0.0)
+    total = np.zeros(base.size)
+    for distance, weight in kernel.items():
+        total += weight * padded[_beside(view, distance)]
+    return total
+
+
+def _beside(view: CorpusView, distance: int) -> npt.NDArray[np.int32]:
+    if distance == 0 or abs(distance) > REACH:
+        raise ArgumentError(f"kernel: expected distances within {REACH}, got {distance}")
+    return view.after[distance - 1] if distance > 0 else view.before[-distance - 1]

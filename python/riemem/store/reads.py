@@ -44,8 +44,8 @@ ORDERS = {
 }
 
 
-#: Vectors read together: a few hundred kilobytes.
-_PART = 512
+#: Vectors read together: they fit the cache, and are enough for two threads to quantise.
+_PART = 1024
 
 
 class Vectors(NamedTuple):
