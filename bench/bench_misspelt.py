@@ -23,8 +23,6 @@ from riemem.evaluation.retrieval import embed_benchmark
 from riemem.retrieval import postings
 from riemem.retrieval.fusion import rankings
 
-NAMES = ("default", "lexical", "dense")
-
 
 def misspelt(question: str, rng: random.Random) -> str:
     words = sorted(set(re.findall(r"[A-Za-z]{5,}", question)), key=lambda w: (-len(w), w))[:2]
@@ -46,11 +44,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("file", type=Path)
     parser.add_argument("--cache", type=Path)
+    parser.add_argument("--ranking", nargs="+", default=["lexical"], help="default: lexical")
     arguments = parser.parse_args()
     benchmark = load_locomo(arguments.file)
     model = load_embedder(None)
     known = KnownVectors(model, embed_benchmark(model, benchmark, cache=arguments.cache))
-    chosen = {name: rankings[name] for name in NAMES}
+    chosen = {name: rankings[name] for name in arguments.ranking}
     rng, slips = random.Random(0), postings.slips
     values: dict[tuple[str, str], list[dict[str, float]]] = {}
     for conversation in benchmark.conversations:
