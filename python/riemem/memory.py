@@ -45,7 +45,7 @@ from riemem.store.sensitivities import StoredSensitivities
 from riemem.store.sqlite import require_identity
 from riemem.store.times import parse_instant
 from riemem.store.transfer import back_up, export_to, parcel_from
-from riemem.store.trust import trust_of
+from riemem.store.trust import Trust, trust_of
 
 __all__ = ["CheckReport", "Context", "Dropped", "Exported", "ForeignImport", "Forgotten", "Hit"]
 __all__ += ["Imported", "Life", "Maintained", "Memory", "Record", "SearchResult"]
@@ -317,6 +317,9 @@ class Memory(LifeMethods, DoubtMethods):
         session: str | None = _UNCHANGED,
         when: Instant = _UNCHANGED,
         metadata: Mapping[str, Any] | None = _UNCHANGED,
+        source: str | None = _UNCHANGED,
+        valid_from: Instant | None = _UNCHANGED,
+        valid_to: Instant | None = _UNCHANGED,
         profile: str | None = None,
         filters: Filters | None = None,
     ) -> Record:
@@ -325,7 +328,8 @@ class Memory(LifeMethods, DoubtMethods):
         Text, vectors, words and labels change in one transaction. Here `session` is the new
         session; `profile` and `filters` are the scope in which the memory must be.
         The former text is gone for every reader; its last bytes leave the file's free space with
-        the next :meth:`forget` or :meth:`compact`.
+        the next :meth:`forget` or :meth:`compact`. What it claims is read again if text, speaker or
+        a time changes, and with that its conflicts and what was decided about them begin anew.
 
         Raises
         ------
@@ -336,7 +340,8 @@ class Memory(LifeMethods, DoubtMethods):
         Otherwise as :meth:`add`.
         """
         given: dict[str, Any] = {"text": text, "speaker": speaker, "session": session, "when": when}
-        given["metadata"] = metadata
+        given |= {"metadata": metadata, "source": source}
+        given |= {"valid_from": valid_from, "valid_to": valid_to}
         changed = {name: value for name, value in given.items() if value is not _UNCHANGED}
         if not changed:
             raise ArgumentError("update: expected something to change, such as text=...")
@@ -353,6 +358,9 @@ class Memory(LifeMethods, DoubtMethods):
                 "session": old.session,
             }
             item |= {"when": old.when, "metadata": old.metadata}
+            origin = trust_of(self._store, [memory_id]).get(memory_id, Trust())
+            item |= {"source": origin.source, "valid_from": origin.valid_from}
+            item["valid_to"] = origin.valid_to
             new = draft(item | changed, old.profile)
             before = self._embedder.render(
                 (old.text, old.speaker, old.when, json.dumps(old.metadata))

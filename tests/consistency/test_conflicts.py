@@ -198,8 +198,12 @@ def test_forgetting_the_newer_one_brings_the_older_one_back(memory: Memory) -> N
 def test_an_update_makes_new_claims(memory: Memory) -> None:
     say(memory, "I live in Porto.", 1)
     new = say(memory, "I moved to Berlin.", 2)
+    assert memory.search("I live in Porto", k=2)[1].superseded_by == (new,)
     memory.update(new, text="I still live in Porto.")
     assert memory.conflicts() == []
+    found = memory.search("I live in Porto", k=2)
+    assert all(hit.superseded_by == () for hit in found)
+    assert all("superseded" not in hit.channels for hit in found)
     memory.update(new, text="I moved to Rome.")
     assert [(c.older_value, c.newer_value) for c in memory.conflicts()] == [("porto", "rome")]
     updates = [e.detail for e in memory.history(new) if e.event == "updated"]
@@ -402,3 +406,19 @@ def test_weights_follow_feedback_within_bounds(tmp_path: Path) -> None:
         assert len(memory.judgements()) == 1
         memory.forget(other)
         assert (memory.weights(), memory.judgements()) == ({}, [])
+
+
+def test_a_valid_time_can_be_given_later(memory: Memory) -> None:
+    a = say(memory, "I live in Porto.", 1, source="chat")
+    b = say(memory, "I live in Berlin.", 3)
+    assert len(memory.conflicts(state="open")) == 1
+    memory.update(a, valid_to="2024-05-02T00:00:00Z")
+    assert memory.conflicts() == []
+    found = memory.trust(a)
+    assert (found.source, found.valid_to) == ("chat", "2024-05-02T00:00:00+00:00")
+    with pytest.raises(ArgumentError, match="valid_to: expected an instant after valid_from"):
+        memory.update(a, valid_from="2024-06-01T00:00:00Z")
+    memory.update(a, valid_to=None, source=None)
+    assert memory.trust(a).valid_to is None
+    assert [(c.older, c.newer) for c in memory.conflicts()] == [(a, b)]
+    assert memory.history(a)[-2].detail == {"fields": ["source", "valid_to"]}

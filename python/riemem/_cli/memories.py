@@ -228,6 +228,9 @@ def list_command(
 @click.argument("memory_id", metavar="ID", type=int)
 @click.argument("text", required=False)
 @_turn_options
+@click.option("--source", help="Where it comes from.")
+@click.option("--valid-from", type=INSTANT, help="From when on it holds.")
+@click.option("--valid-to", type=INSTANT, help="Until when it holds.")
 @with_store()
 def update_command(
     opener: Opener,
@@ -237,6 +240,9 @@ def update_command(
     session: str | None,
     when: str | None,
     meta_pairs: tuple[str, ...],
+    source: str | None,
+    valid_from: str | None,
+    valid_to: str | None,
     as_json: bool,
 ) -> None:
     """Change a memory: its TEXT (embedded again), or what is known about it.
@@ -249,6 +255,9 @@ def update_command(
         "session": session,
         "when": when,
         "metadata": pairs(meta_pairs, "--meta") or None,
+        "source": source,
+        "valid_from": valid_from,
+        "valid_to": valid_to,
     }
     changed = {key: value for key, value in given.items() if value is not None}
     if not changed:

@@ -217,9 +217,10 @@ def point_at(transaction: Transaction, conflict: int, decision: int) -> None:
     )
 
 
-def drop(connection: sqlite3.Connection, memory_id: int) -> None:
+def drop(transaction: Transaction, memory_id: int) -> None:
     """Remove the claims of a memory whose words change, and with them its conflicts."""
-    connection.execute("DELETE FROM claims WHERE memory_id = ?", (memory_id,))
+    transaction.connection.execute("DELETE FROM claims WHERE memory_id = ?", (memory_id,))
+    set_mark(transaction)
 
 
 def all_claims(connection: sqlite3.Connection, profile: str) -> list[Stored]:

@@ -113,6 +113,22 @@ def remember_origin(
     )
 
 
+def change_origin(
+    transaction: Transaction,
+    memory_id: int,
+    source: str | None,
+    valid_from: int | None,
+    valid_to: int | None,
+) -> None:
+    """Replace where a memory comes from and when it holds."""
+    connection = transaction.connection
+    connection.execute("INSERT OR IGNORE INTO provenance (memory_id) VALUES (?)", (memory_id,))
+    connection.execute(
+        "UPDATE provenance SET source = ?, valid_from = ?, valid_to = ? WHERE memory_id = ?",
+        (source, valid_from, valid_to, memory_id),
+    )
+
+
 def count(connection: sqlite3.Connection, memory_id: int, event: str, step: int = 1) -> None:
     """Count an event of a memory, or with a step of -1 take one back."""
     connection.execute("INSERT OR IGNORE INTO provenance (memory_id) VALUES (?)", (memory_id,))

@@ -231,16 +231,15 @@ def update(store: Store, change: Change, identity: Identity | None) -> bool:
             first = [(change.memory_id, item.profile, blob) for blob in change.blobs[:1]]
             placed = atoms.place(store, transaction, first)
         trust.log(connection, change.memory_id, "updated", fields=list(change.fields))
-        if {"text", "speaker", "when"} & set(change.fields):
-            claims.drop(connection, change.memory_id)
+        if {"source", "valid_from", "valid_to"} & set(change.fields):
+            trust.change_origin(
+                transaction, change.memory_id, item.source, item.valid_from, item.valid_to
+            )
+        if {"text", "speaker", "when", "valid_from", "valid_to"} & set(change.fields):
+            claims.drop(transaction, change.memory_id)
             if change.read_claims:
-                known = connection.execute(
-                    "SELECT valid_from, valid_to FROM provenance WHERE memory_id = ?",
-                    (change.memory_id,),
-                ).fetchone()
-                now = item._replace(valid_from=known[0], valid_to=known[1]) if known else item
                 observed = now_us() if item.observed_at is None else item.observed_at
-                claims.record(transaction, [_said(change.memory_id, now, observed)])
+                claims.record(transaction, [_said(change.memory_id, item, observed)])
     atoms.remember(store, transaction, placed)
     return True
 
