@@ -119,8 +119,8 @@ class PostingsView:
 
     def _holding_like(self, stem: str) -> tuple[Ints, Floats]:
         """The same for all words that one slip of the pen makes of this one."""
-        vocabulary = [part.number for part in self.parts]
-        like = [w for w in slips(stem) if any(w in number for number in vocabulary)]
+        wanted = set(slips(stem))
+        like: set[str] = set().union(*(part.number.keys() & wanted for part in self.parts))
         found = [self._holding(word) for word in sorted(like)]
         if not found:
             return np.empty(0, np.int32), np.empty(0)
