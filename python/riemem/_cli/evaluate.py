@@ -112,6 +112,19 @@ def locomo_command(
     help="Tokens; may be given several times. Default: 500 1000 2000 4000.",
 )
 @click.option(
+    "--threshold",
+    "thresholds",
+    type=click.FloatRange(-1, 1, min_open=True),
+    multiple=True,
+    help="Of max-member; may be given several times. Default: 0.60 to 0.90 in steps of 0.05.",
+)
+@click.option(
+    "--clustering",
+    "clusterings",
+    multiple=True,
+    help="Compared at the store's threshold; may be repeated. Default: all there are.",
+)
+@click.option(
     "--orders",
     type=click.IntRange(1, 3),
     default=3,
@@ -143,6 +156,8 @@ def locomo_command(
 def packing_command(
     file: str | None,
     budgets: tuple[int, ...],
+    thresholds: tuple[float, ...],
+    clusterings: tuple[str, ...],
     orders: int,
     limit: int | None,
     ranking: str,
@@ -156,13 +171,21 @@ def packing_command(
     FILE is a LoCoMo JSON (evidence turns are counted) or a RealMem JSON (gold sessions). With
     --trajectory SEED a stream that repeats itself is made up instead.
     """
-    from ..evaluation.packing_eval import BUDGETS, run_packing, run_streams
+    from ..evaluation.packing_eval import (
+        BUDGETS,
+        CLUSTERINGS,
+        THRESHOLDS,
+        run_packing,
+        run_streams,
+    )
     from ..evaluation.trajectory import make_trajectory
 
     if (file is None) == (seed is None):
         raise click.UsageError("expected either FILE or --trajectory SEED")
     options: dict[str, Any] = {"orders": orders, "limit": limit, "cache": cache}
     options["ranking"] = ranking
+    options["thresholds"] = thresholds or THRESHOLDS
+    options["clusterings"] = clusterings or CLUSTERINGS
     options |= {"budgets": budgets or BUDGETS, "embedder": load_embedder(embedder)}
     with progress("eval") as bar:
         if file is not None:

@@ -31,7 +31,15 @@ from .packing_sizes import LineCounter, LineSizes
 from .packing_streams import PackQuestion, Stream, load_streams
 from .retrieval import Progress, _embed
 
-__all__ = ["BUDGETS", "THRESHOLDS", "PackingReport", "run_packing", "run_streams", "stream_vectors"]
+__all__ = [
+    "BUDGETS",
+    "CLUSTERINGS",
+    "THRESHOLDS",
+    "PackingReport",
+    "run_packing",
+    "run_streams",
+    "stream_vectors",
+]
 
 BUDGETS = (500, 1000, 2000, 4000)
 THRESHOLDS = (0.60, 0.65, 0.70, 0.75, 0.80, 0.85, 0.90)
