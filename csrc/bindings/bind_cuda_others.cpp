@@ -1,4 +1,5 @@
 #include "bindings/cuda_bindings.hpp"
+#include "kernels/fisher_rao/fisher_rao_cuda.hpp"
 #include "kernels/max_member/max_member_cuda.hpp"
 #include "kernels/scatter/scatter_cuda.hpp"
 #include "kernels/svd_update/svd_update_cuda.hpp"
@@ -126,6 +127,36 @@ void assign(const py::dict& arrays, std::size_t dim, std::size_t row_count,
           "max_member_assign");
 }
 
+void fisher(const Span& rows, const Span& precision, std::size_t count, std::size_t dim,
+            const Span& inv_norm, const MaybeSpan& ramp, const Span& queries,
+            const Span& query_inv_norm, std::size_t batch, double temperature,
+            const MaybeSpan& mask, bool mask_per_query, std::size_t k, const Span& indices,
+            const Span& scores, const Span& counts, const Span& workspace, std::uintptr_t stream) {
+    if (!(temperature > 0.0)) throw InvalidArgument("temperature: expected a positive number");
+    if (k < 1 || k > count) throw InvalidArgument("k: expected 1 to the rows");
+    cuda::DeviceFisherPoints points;
+    points.count = count;
+    points.dim = points.stride = points.precision_stride = dim;
+    points.rows = at<float>(rows, count * dim, "rows");
+    points.precision = at<float>(precision, count * dim, "precision");
+    points.inv_norm = at<double>(inv_norm, count, "inv_norm");
+    points.ramp = at<double>(ramp, count, "ramp");
+    const cuda::DeviceFisherQueries asked{at<float>(queries, batch * dim, "queries"), dim,
+                                          at<double>(query_inv_norm, batch, "query_inv_norm"),
+                                          batch};
+    const cuda::DeviceFisherOptions options{
+        temperature, at<std::uint8_t>(mask, (mask_per_query ? batch : 1) * count, "mask"),
+        mask_per_query};
+    const cuda::DeviceTopk result{at<std::int64_t>(indices, batch * k, "indices"),
+                                  at<double>(scores, batch * k, "scores"),
+                                  at<std::int64_t>(counts, batch, "counts")};
+    auto* room =
+        at<unsigned char>(workspace, cuda::fisher_rao_workspace(count, dim, batch, k), "workspace");
+    const py::gil_scoped_release release;
+    check(cuda::fisher_rao_topk(points, asked, options, k, result, room, stream_of(stream)),
+          "fisher_rao_topk");
+}
+
 }  // namespace
 
 void bind_cuda_others(py::module_& module) {
@@ -148,6 +179,12 @@ void bind_cuda_others(py::module_& module) {
                arg("out"), arg("stream"));
     module.def("svd_newton_step", &newton, arg("basis"), arg("dim"), arg("k"), arg("step"),
                arg("stream"));
+    module.def("fisher_rao_workspace", &cuda::fisher_rao_workspace, arg("rows"), arg("dim"),
+               arg("queries"), arg("k"));
+    module.def("fisher_rao_topk", &fisher, arg("rows"), arg("precision"), arg("count"), arg("dim"),
+               arg("inv_norm"), arg("ramp"), arg("queries"), arg("query_inv_norm"), arg("batch"),
+               arg("temperature"), arg("mask"), arg("mask_per_query"), arg("k"), arg("indices"),
+               arg("scores"), arg("counts"), arg("workspace"), arg("stream"));
     module.def("max_member_assign", &assign, arg("arrays"), arg("dim"), arg("row_count"),
                arg("atoms_before"), arg("count"), arg("threshold"), arg("route"), arg("scores"),
                arg("created"), arg("workspace"), arg("stream"));

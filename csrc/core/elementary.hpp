@@ -6,6 +6,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+
+#include "cuda/host_device.hpp"
 
 namespace riemem {
 
@@ -15,12 +18,15 @@ constexpr double kLn2Low = 0x1.a39ef35793c76p-33;
 constexpr double kLog2E = 0x1.71547652b82fep0;
 constexpr double kHalfPi = 0x1.921fb54442d18p0;
 
-inline double power_of_two(int n) {
-    return std::bit_cast<double>(static_cast<std::uint64_t>(n + 1023) << 52);
+RIEMEM_HD inline double power_of_two(int n) {
+    const auto bits = static_cast<std::uint64_t>(n + 1023) << 52;
+    double value;  // a kernel of CUDA cannot call bit_cast
+    memcpy(&value, &bits, sizeof(value));
+    return value;
 }
 
 // x <= 0; 0 below the smallest number, NaN of NaN.
-inline double portable_exp(double x) {
+RIEMEM_HD inline double portable_exp(double x) {
     if (x < -746.0) return 0.0;
     if (x != x) return x;
     const double n = std::floor(x * kLog2E + 0.5);
