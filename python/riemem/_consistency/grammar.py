@@ -28,14 +28,26 @@ class Context(NamedTuple):
 Rule = Callable[[re.Match[str], Context], Iterator[Claim]]
 
 
-class Rules(list[tuple[re.Pattern[str], Rule]]):
+class Entry(NamedTuple):
+    """A pattern, what it claims, and words of which each clause that matches it has one."""
+
+    pattern: re.Pattern[str]
+    rule: Rule
+    words: frozenset[str]
+
+
+class Rules(list[Entry]):
     """Patterns and what they claim, in the order in which they are tried."""
 
-    def on(self, pattern: str) -> Callable[[Rule], Rule]:
-        """Add a function for clauses that match a pattern as a whole."""
+    def on(self, words: str, pattern: str) -> Callable[[Rule], Rule]:
+        """Add a function for clauses that match a pattern as a whole.
+
+        Of `words` each such clause has one, as a whole word; "" where that cannot be said. It is
+        what keeps most patterns from being tried at all.
+        """
 
         def add(function: Rule) -> Rule:
-            self.append((re.compile(pattern), function))
+            self.append(Entry(re.compile(pattern), function, frozenset(words.split())))
             return function
 
         return add

@@ -7,11 +7,15 @@ import re
 __all__ = [
     "ATTRIBUTES",
     "CHANGE",
+    "CHANGE_WORDS",
     "CORRECTION",
+    "CORRECTION_WORDS",
     "DIETS",
     "DOUBT",
+    "DOUBT_WORDS",
     "EXCLUSIVE",
     "FILLERS",
+    "FILLER_WORDS",
     "IMMUTABLE",
     "JOBS",
     "KINDS",
@@ -52,6 +56,31 @@ FILLERS = re.compile(
     r"last (?:week|month|year)|"
     r"this (?:week|month|year)|well|oh|yes|yeah|no,|at home|latest|plenty of|a lot of|because of .*"
     r"|and it (?:is|has been) \w+|for years|by profession|in my spare time)\b"
+)
+
+
+def _set(*words: str) -> frozenset[str]:
+    return frozenset(" ".join(words).split())
+
+
+#: One word of each alternative of the patterns above: without any there is nothing to find.
+CHANGE_WORDS = _set(
+    "now nowadays days more anymore longer used moved switched changed new finally quit stopped",
+    "gave given started became become turned again all rescheduled postponed cancelled canceled",
+    "left sold traded bought adopted died broke promoted retrained migrated rewritten raised",
+    "lowered went repainted repaired fixed learned learnt passed graduated paid got actually",
+    "correction instead came since as replaced down up recently lately",
+)
+CORRECTION_WORDS = _set("actually correction wrong meant misspoke sorry")
+DOUBT_WORDS = _set(
+    "might maybe perhaps possibly probably if unless whether would could should wish hope hoping",
+    "imagine dream plan planning thinking want wants wanted considering pretend think guess sure",
+    "going will suppose or supposed someday one",
+)
+FILLER_WORDS = _set(
+    "now nowadays days more anymore longer finally already still just really actually currently",
+    "moment also too well all course honestly very quite so anyway way again back absolutely every",
+    "each last this oh yes yeah no home latest plenty lot because it years profession spare",
 )
 
 #: Poles of one thing: at most one holds at a time. Each word belongs to one axis.

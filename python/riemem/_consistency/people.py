@@ -33,13 +33,23 @@ _TIME = r"@[\d:-]+|mondays?|tuesdays?|wednesdays?|thursdays?|fridays?|saturdays?
 _MOVED = r"(?:has been |have been |was |were |had to be )?"
 _MOVED += r"(?:moved|rescheduled|postponed|brought forward) (?:to|until)"
 _EVENT = r"leaves?|starts?|begins?|closes?|opens?|ends?|expires?|arrives?"
+_EVENT_WORDS = " ".join(f"{word[:-2]} {word[:-2]}s" for word in _EVENT.split("|"))
+_LIKING = " ".join(f"{phrase.split()[-1]} {phrase.split()[-1]}s" for phrase in LIKES)
 
 
-@RULES.on(rf"{S} (?P<verb>(?:is|are|was|were)(?P<no> not)?(?: scheduled| planned| due)? "
-       rf"(?:at|on|for|in)?|{_MOVED}|(?:{_EVENT}) (?:at|on|in)) ?(?P<v>{_TIME})")  # fmt: skip
-@RULES.on(rf"(?:i|we) (?:had to |have )?(?:move|moved|rescheduled|postponed) (?P<s>.+) "
-       rf"(?P<verb>to|until) (?P<v>{_TIME})")  # fmt: skip
-@RULES.on(rf"{S} (?P<verb>(?:{_EVENT}) (?:in|at)) (?P<v>(?:[a-z]+ )?\d+)(?: o'clock)?")
+@RULES.on(
+    f"is are was were moved rescheduled postponed brought {_EVENT_WORDS}",
+    rf"{S} (?P<verb>(?:is|are|was|were)(?P<no> not)?(?: scheduled| planned| due)? "
+    rf"(?:at|on|for|in)?|{_MOVED}|(?:{_EVENT}) (?:at|on|in)) ?(?P<v>{_TIME})",
+)
+@RULES.on(
+    "move moved rescheduled postponed",
+    rf"(?:i|we) (?:had to |have )?(?:move|moved|rescheduled|postponed) (?P<s>.+) "
+    rf"(?P<verb>to|until) (?P<v>{_TIME})",
+)
+@RULES.on(
+    _EVENT_WORDS, rf"{S} (?P<verb>(?:{_EVENT}) (?:in|at)) (?P<v>(?:[a-z]+ )?\d+)(?: o'clock)?"
+)
 def _event(match: re.Match[str], context: Context) -> Iterator[Claim]:
     verb = lemma(match["verb"].split()[0])
     verb = verb if re.fullmatch(_EVENT, verb) else "be"
@@ -63,10 +73,17 @@ def _event(match: re.Match[str], context: Context) -> Iterator[Claim]:
     yield from state(context, subject, attribute, value, said(match), single=True)
 
 
-@RULES.on(rf"{S} (?:have|has) (?:lived|been living) in (?P<v>.+?)(?: since .+| for .+)?")
-@RULES.on(rf"{S}(?: am| are| is)?(?: do| does)?{NOT} (?:live|lives|living) (?:in|on|at) (?P<v>.+)")
-@RULES.on(rf"{S}(?: am| are| is){NOT} based in (?P<v>.+)")
-@RULES.on(r"(?P<s>i|we|[^ ]+|my [^ ]+) (?:have |has )?(?:moved|relocated) to (?P<v>.+)")
+@RULES.on(
+    "lived living", rf"{S} (?:have|has) (?:lived|been living) in (?P<v>.+?)(?: since .+| for .+)?"
+)
+@RULES.on(
+    "live lives living",
+    rf"{S}(?: am| are| is)?(?: do| does)?{NOT} (?:live|lives|living) (?:in|on|at) (?P<v>.+)",
+)
+@RULES.on("based", rf"{S}(?: am| are| is){NOT} based in (?P<v>.+)")
+@RULES.on(
+    "moved relocated", r"(?P<s>i|we|[^ ]+|my [^ ]+) (?:have |has )?(?:moved|relocated) to (?P<v>.+)"
+)
 def _residence(match: re.Match[str], context: Context) -> Iterator[Claim]:
     value = content(re.split(r" (?:with|since|because|for|when|after|in) ", match["v"])[0])
     if value and not value.endswith("floor"):
@@ -74,13 +91,13 @@ def _residence(match: re.Match[str], context: Context) -> Iterator[Claim]:
         yield from state(context, subject, "residence", value, said(match), single=True)
 
 
-@RULES.on(r"my home is in (?P<v>.+)")
+@RULES.on("home", r"my home is in (?P<v>.+)")
 def _home(match: re.Match[str], context: Context) -> Iterator[Claim]:
     value = content(match["v"])
     yield from state(context, context.speaker, "residence", value, True, single=True)
 
 
-@RULES.on(rf"{S} (?:was|were){NOT} born (?P<how>in|on|at) (?P<v>.+)")
+@RULES.on("born", rf"{S} (?:was|were){NOT} born (?P<how>in|on|at) (?P<v>.+)")
 def _born(match: re.Match[str], context: Context) -> Iterator[Claim]:
     value = content(match["v"].split(",")[0])
     attribute = "birthplace"
@@ -92,9 +109,12 @@ def _born(match: re.Match[str], context: Context) -> Iterator[Claim]:
     yield from always(context, subject_of(match["s"], context), attribute, value, said(match))
 
 
-@RULES.on(rf"{S}(?: am| is| do| does| have| has)?{NOT} (?:work|works|working|worked|employed)"
-       r" (?:at|for|by) (?P<v>.+)")  # fmt: skip
-@RULES.on(rf"{S} (?:have |has )?joined (?P<v>.+)")
+@RULES.on(
+    "work works working worked employed",
+    rf"{S}(?: am| is| do| does| have| has)?{NOT} (?:work|works|working|worked|employed)"
+    r" (?:at|for|by) (?P<v>.+)",
+)
+@RULES.on("joined", rf"{S} (?:have |has )?joined (?P<v>.+)")
 def _employer(match: re.Match[str], context: Context) -> Iterator[Claim]:
     if re.search(r"(?<!have )(?<!has )\bworked\b", match[0]):
         return
@@ -106,7 +126,7 @@ def _employer(match: re.Match[str], context: Context) -> Iterator[Claim]:
         yield from always(context, subject, f"at {value} since", parts[2], True)
 
 
-@RULES.on(rf"{S} (?:have |has )?(?:left|quit) (?P<v>[a-z]+)")
+@RULES.on("left quit", rf"{S} (?:have |has )?(?:left|quit) (?P<v>[a-z]+)")
 def _left(match: re.Match[str], context: Context) -> Iterator[Claim]:
     subject = subject_of(match["s"], context)
     value = match["v"]
@@ -117,7 +137,10 @@ def _left(match: re.Match[str], context: Context) -> Iterator[Claim]:
         yield from state(context, subject, "employer", value, False, single=True)
 
 
-@RULES.on(rf"{S} (?:have |has )?(?:stopped|gave up|given up) (?P<v>[a-z]+)(?P<rest>.*)")
+@RULES.on(
+    "stopped gave given",
+    rf"{S} (?:have |has )?(?:stopped|gave up|given up) (?P<v>[a-z]+)(?P<rest>.*)",
+)
 def _stopped(match: re.Match[str], context: Context) -> Iterator[Claim]:
     value = match["v"]
     verb = _stem(value) if value.endswith("ing") else f"play {value}"
@@ -126,7 +149,7 @@ def _stopped(match: re.Match[str], context: Context) -> Iterator[Claim]:
     yield from state(context, subject, "does", doing, False, single=False)
 
 
-@RULES.on(rf"{S}(?: do| does)?{NOT} (?:work|works) as an? (?P<v>.+)")
+@RULES.on("work works", rf"{S}(?: do| does)?{NOT} (?:work|works) as an? (?P<v>.+)")
 def _occupation(match: re.Match[str], context: Context) -> Iterator[Claim]:
     last = content(match["v"]).split()[-1]
     value = SAME_JOB.get(last, last)
@@ -134,15 +157,18 @@ def _occupation(match: re.Match[str], context: Context) -> Iterator[Claim]:
     yield from state(context, subject, "occupation", value, said(match), single=True)
 
 
-@RULES.on(rf"{S} (?:is|are|was|were){NOT} (?:called|named) (?P<v>[^ ]+(?: [^ ]+)?)")
+@RULES.on("called named", rf"{S} (?:is|are|was|were){NOT} (?:called|named) (?P<v>[^ ]+(?: [^ ]+)?)")
 def _called(match: re.Match[str], context: Context) -> Iterator[Claim]:
     value = content(match["v"])
     subject = subject_of(match["s"], context)
     yield from state(context, subject, "name", value, said(match), single=True)
 
 
-@RULES.on(r"(?:i |we )?(?:(?P<lead>do not|never) )?"
-       rf"(?P<v>{'|'.join(sorted(LIKES, key=len, reverse=True))})s? (?P<o>.+)")  # fmt: skip
+@RULES.on(
+    _LIKING,
+    r"(?:i |we )?(?:(?P<lead>do not|never) )?"
+    rf"(?P<v>{'|'.join(sorted(LIKES, key=len, reverse=True))})s? (?P<o>.+)",
+)
 def _likes(match: re.Match[str], context: Context) -> Iterator[Claim]:
     if not match[0].startswith(("i ", "we ")):
         return
@@ -152,8 +178,11 @@ def _likes(match: re.Match[str], context: Context) -> Iterator[Claim]:
     yield from state(context, subject, "likes", value, positive, single=False)
 
 
-@RULES.on(rf"{S} (?:can(?P<no> not)?|(?:do|does)(?P<no2> not) know how to|knows? how to"
-       r"|(?:have |has )?(?:learned|learnt) (?:how )?to) (?P<v>.+)")  # fmt: skip
+@RULES.on(
+    "can know knows learned learnt",
+    rf"{S} (?:can(?P<no> not)?|(?:do|does)(?P<no2> not) know how to|knows? how to"
+    r"|(?:have |has )?(?:learned|learnt) (?:how )?to) (?P<v>.+)",
+)
 def _can(match: re.Match[str], context: Context) -> Iterator[Claim]:
     verb = match["v"].split()[0]
     value = verb if verb in ("swim", "drive", "cook", "dance", "ski", "sing", "talk", "speak",
@@ -162,8 +191,10 @@ def _can(match: re.Match[str], context: Context) -> Iterator[Claim]:
     yield from state(context, subject_of(match["s"], context), "can", value, positive, single=False)
 
 
-@RULES.on(rf"{S} (?:have|has)(?P<no> never| not)? (?:been to|visited|seen) (?P<v>.+)")
-@RULES.on(rf"{S} visited (?P<v>.+)")
+@RULES.on(
+    "been visited seen", rf"{S} (?:have|has)(?P<no> never| not)? (?:been to|visited|seen) (?P<v>.+)"
+)
+@RULES.on("visited", rf"{S} visited (?P<v>.+)")
 def _been(match: re.Match[str], context: Context) -> Iterator[Claim]:
     place = content(re.split(r" (?:in|on|with|twice|yet|for|last) ?", match["v"])[0])
     subject = subject_of(match["s"], context)
@@ -176,8 +207,11 @@ def _been(match: re.Match[str], context: Context) -> Iterator[Claim]:
             yield Claim(subject, "has been to", place, True, False, ALWAYS[0], ALWAYS[1])
 
 
-@RULES.on(rf"{S} (?P<aux>(?:do|does) not |no longer )?(?:have|has|own|owns)(?P<no> no| not any)?"
-       r" (?P<v>.+)")  # fmt: skip
+@RULES.on(
+    "have has own owns",
+    rf"{S} (?P<aux>(?:do|does) not |no longer )?(?:have|has|own|owns)(?P<no> no| not any)?"
+    r" (?P<v>.+)",
+)
 def _has(match: re.Match[str], context: Context) -> Iterator[Claim]:
     subject = subject_of(match["s"], context)
     positive = match["aux"] is None and match["no"] is None
@@ -197,15 +231,18 @@ def _has(match: re.Match[str], context: Context) -> Iterator[Claim]:
             yield from state(context, subject, "has", kind, True, single=False)
 
 
-@RULES.on(rf"{S} (?:is|are|am){NOT} allergic to (?P<v>.+)")
+@RULES.on("allergic", rf"{S} (?:is|are|am){NOT} allergic to (?P<v>.+)")
 def _allergic(match: re.Match[str], context: Context) -> Iterator[Claim]:
     subject = subject_of(match["s"], context)
     value = content(match["v"])
     yield from state(context, subject, "allergic to", value, said(match), single=False)
 
 
-@RULES.on(rf"{S} (?:(?:do|does)(?P<no> not) )?(?:speaks?|(?:am|is|are) fluent in) (?:any |fluent )?"
-       r"(?P<v>[a-z]+)")  # fmt: skip
+@RULES.on(
+    "speak speaks fluent",
+    rf"{S} (?:(?:do|does)(?P<no> not) )?(?:speaks?|(?:am|is|are) fluent in) (?:any |fluent )?"
+    r"(?P<v>[a-z]+)",
+)
 def _speaks(match: re.Match[str], context: Context) -> Iterator[Claim]:
     subject = subject_of(match["s"], context)
     yield from state(context, subject, "speaks", match["v"], said(match), single=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-__all__ = ["Clause", "clauses", "content", "lemma", "number_of"]
+__all__ = ["Clause", "clauses", "content", "lemma", "made_plain", "number_of", "words_of"]
 
 #: So much of a text is read; what comes later makes no claims.
 MOST_CHARACTERS = 4000
@@ -40,10 +40,17 @@ _CONTRACTIONS = (
     (r"\bpostgres\b", "postgresql"),
 )
 _COMPILED = tuple((re.compile(pattern), new) for pattern, new in _CONTRACTIONS)
+#: Without an apostrophe, a contraction has one of these words.
+_CONTRACTED_WORDS = """
+    cannot got favorite color mum mom mummy mommy dad kid kids apartment flat postgres
+"""
+_CONTRACTED = frozenset(_CONTRACTED_WORDS.split())
 
 _MONTHS = "january february march april may june july august september october november december"
 _MONTH_OF = {name: i for i, name in enumerate(_MONTHS.split(), 1)}
 _MONTH = "|".join(_MONTH_OF)
+_MONTH_NAMES = frozenset(_MONTH_OF)
+_NUMBER_NAMES = frozenset(_NUMBERS)
 _DATE = re.compile(
     rf"\b(?:(?:the )?(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? ({_MONTH})"
     rf"|({_MONTH}) (?:the )?(\d{{1,2}})(?:st|nd|rd|th)?)\b(?:,? (\d{{4}})\b)?"
@@ -51,18 +58,24 @@ _DATE = re.compile(
 _CLOCK = re.compile(r"\b(\d{1,2})(?::(\d\d))? ?(am|pm|a\.m\.|p\.m\.|o'clock)(?![a-z])")
 _HALF = re.compile(r"\bhalf past (\d{1,2})\b")
 _PLAIN_CLOCK = re.compile(r"\b(at|from|until|till|to|by|around|about) (\d{1,2}):(\d\d)\b")
+_DIGIT = re.compile(r"\d")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 _KILO = re.compile(r"\b(\d+(?:\.\d+)?)k\b")
 _WORD_NUMBER = re.compile(
     rf"\b(?:({_TENS.replace(' ', '|')})-({_DIGITS.replace(' ', '|')})|({'|'.join(_NUMBERS)}))\b"
 )
-_SENTENCE = re.compile(r"(?<!\bmr)(?<!\bmrs)(?<!\bdr)(?<!\bst)[.!;]+(?=\s|$)|[\n\u2014]+|(\?)")
-_CLAUSE = re.compile(
-    r",? (?:and|but|so|because|although|though|while|then)(?= (?:i|we|it|he|she|they|my|our|the)\b)"
-    r"|, (?=(?:i|we|it|he|she|they|my|our|the|from now on)\b)"
-    r"| and (?=(?:joined|started|am|is|are)\b)"
+# Both begin with one set of characters, which is what the engine of `re` can look for quickly.
+_SENTENCE = re.compile(
+    r"[.!;?\n\u2014](?:(?<=\?)|(?<=[\n\u2014])[\n\u2014]*"
+    r"|(?<=[.!;])(?<!\bmr.)(?<!\bmrs.)(?<!\bdr.)(?<!\bst.)[.!;]*(?=\s|$))"
 )
-_SPACE = re.compile(r"\s+")
+_JOINED = r"(?:and|but|so|because|although|though|while|then)"
+_JOINED += r"(?= (?:i|we|it|he|she|they|my|our|the)\b)"
+_CLAUSE = re.compile(
+    rf"[, ](?:(?<=,) (?:{_JOINED}|(?=(?:i|we|it|he|she|they|my|our|the|from now on)\b))"
+    rf"|(?<= )(?:{_JOINED}|and (?=(?:joined|started|am|is|are)\b)))"
+)
+words_of = re.compile(r"\w+").findall
 
 
 class Clause(NamedTuple):
@@ -81,29 +94,41 @@ def clauses(text: str) -> list[Clause]:
     >>> [clause.text for clause in clauses("I don't smoke, but my sister does. Do you?")]
     ['i do not smoke', 'my sister does', 'do you']
     """
-    plain = text[:MOST_CHARACTERS].replace("\u2019", "'").lower()
+    plain = made_plain(text)
+    words = frozenset(words_of(plain))
     found: list[Clause] = []
     start = 0
     for match in _SENTENCE.finditer(plain):
-        found += _parts(plain[start : match.start()], match[1] is not None)
+        found += _parts(plain[start : match.start()], match[0] == "?", words)
         start = match.end()
-    return found + _parts(plain[start:], False)
+    return found + _parts(plain[start:], False, words)
 
 
-def _parts(sentence: str, asked: bool) -> list[Clause]:
-    sentence = _SPACE.sub(" ", sentence).strip(" ,:-\"'")
+def made_plain(text: str) -> str:
+    """The part of a text that is read, in lower case, with one kind of apostrophe."""
+    return text[:MOST_CHARACTERS].replace("\u2019", "'").lower()
+
+
+def _parts(sentence: str, asked: bool, words: frozenset[str]) -> list[Clause]:
+    """The clauses of a sentence; `words` are those of the whole text, to pass over what is idle."""
+    sentence = " ".join(sentence.split()).strip(" ,:-\"'")
     if not sentence:
         return []
-    for pattern, new in _COMPILED:
-        sentence = pattern.sub(new, sentence)
-    sentence = _times(sentence)
-    sentence = _KILO.sub(lambda m: f"{float(m[1]) * 1000:g}", _THOUSANDS.sub("", sentence))
-    sentence = _WORD_NUMBER.sub(_as_digits, sentence)
+    if "'" in sentence or not _CONTRACTED.isdisjoint(words):
+        for pattern, new in _COMPILED:
+            sentence = pattern.sub(new, sentence)
+        words = words.union(words_of(sentence))
+    counted = not _NUMBER_NAMES.isdisjoint(words)
+    if counted or _DIGIT.search(sentence):
+        sentence = _times(sentence, words)
+        sentence = _KILO.sub(lambda m: f"{float(m[1]) * 1000:g}", _THOUSANDS.sub("", sentence))
+        if counted:
+            sentence = _WORD_NUMBER.sub(_as_digits, sentence)
     parts = [part.strip(" ,:-\"'") for part in _CLAUSE.split(sentence) if part]
     return [Clause(part, asked, i == 0) for i, part in enumerate(parts) if part]
 
 
-def _times(sentence: str) -> str:
+def _times(sentence: str, words: frozenset[str]) -> str:
     """Dates as ``@03-14`` or ``@2023-03-14``, times of day as ``@09:30``."""
 
     def date(match: re.Match[str]) -> str:
@@ -115,8 +140,15 @@ def _times(sentence: str) -> str:
         hour = int(match[1]) % 12 + (12 if match[3].startswith("p") else 0)
         return f"@{hour:02d}:{match[2] or '00'}"
 
-    sentence = _HALF.sub(r"\1:30 am", _WORD_NUMBER.sub(_as_digits, sentence))
-    sentence = _CLOCK.sub(clock, _DATE.sub(date, sentence))
+    if not _NUMBER_NAMES.isdisjoint(words):
+        sentence = _WORD_NUMBER.sub(_as_digits, sentence)
+    if "half" in words:
+        sentence = _HALF.sub(r"\1:30 am", sentence)
+    if not _MONTH_NAMES.isdisjoint(words):
+        sentence = _DATE.sub(date, sentence)
+    sentence = _CLOCK.sub(clock, sentence)
+    if ":" not in sentence:
+        return sentence
     return _PLAIN_CLOCK.sub(lambda m: f"{m[1]} @{int(m[2]):02d}:{m[3]}", sentence)
 
 

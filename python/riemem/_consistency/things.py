@@ -34,15 +34,24 @@ __all__ = ["RULES"]
 RULES = Rules()
 
 
-@RULES.on(rf"{S} (?:became|turned|have become|has become) an? (?P<v>.+)")
+@RULES.on("became turned become", rf"{S} (?:became|turned|have become|has become) an? (?P<v>.+)")
 def _became(match: re.Match[str], context: Context) -> Iterator[Claim]:
     yield from is_something(subject_of(match["s"], context), content(match["v"]), True, context)
 
 
-@RULES.on(rf"{S} (?:is|are|runs?|was|were|has been|have been){NOT} "
-       r"(?:written|rewritten|implemented|based|run|runs)? ?(?:in|on) (?P<v>[a-z+#]+)")  # fmt: skip
-@RULES.on(rf"{S} (?:(?:do|does)(?P<no> not) )?(?:uses?|needs|runs on) (?P<v>[a-z+#]+)")
-@RULES.on(r"(?:i|we) (?:migrated|moved|switched|ported) (?P<s>.+) to (?P<v>[a-z+#]+)")
+@RULES.on(
+    "is are run runs was were been",
+    rf"{S} (?:is|are|runs?|was|were|has been|have been){NOT} "
+    r"(?:written|rewritten|implemented|based|run|runs)? ?(?:in|on) (?P<v>[a-z+#]+)",
+)
+@RULES.on(
+    "use uses needs runs",
+    rf"{S} (?:(?:do|does)(?P<no> not) )?(?:uses?|needs|runs on) (?P<v>[a-z+#]+)",
+)
+@RULES.on(
+    "migrated moved switched ported",
+    r"(?:i|we) (?:migrated|moved|switched|ported) (?P<s>.+) to (?P<v>[a-z+#]+)",
+)
 def _technology(match: re.Match[str], context: Context) -> Iterator[Claim]:
     kind = EXCLUSIVE.get(match["v"])
     if kind is not None:
@@ -51,18 +60,25 @@ def _technology(match: re.Match[str], context: Context) -> Iterator[Claim]:
         yield from state(context, subject, kind, value, said(match), single=True)
 
 
-@RULES.on(rf"{S} (?:listens on|uses) port (?P<v>\d+)")
+@RULES.on("port", rf"{S} (?:listens on|uses) port (?P<v>\d+)")
 def _port(match: re.Match[str], context: Context) -> Iterator[Claim]:
     subject = subject_of(match["s"], context)
     yield from state(context, subject, "port", match["v"], True, single=True)
 
 
 @RULES.on(
-    r"(?:i|we) (?:raised|lowered|increased|reduced|changed) (?P<s>.+) (?:from .+ )?to (?P<v>.+)"
+    "raised lowered increased reduced changed",
+    r"(?:i|we) (?:raised|lowered|increased|reduced|changed) (?P<s>.+) (?:from .+ )?to (?P<v>.+)",
 )
-@RULES.on(rf"{S} (?:went up|went down|rose|fell|changed) (?:from .+ )?to (?P<v>.+)")
-@RULES.on(rf"{S} (?:is|are|was|am)(?P<no> not)? (?:set to|down to|up to)? ?(?P<v>-?\d[^,]*)")
-@RULES.on(r"(?:i|we) (?:pay|pays) (?P<v>\d[^,]*?) (?:of |in )?(?P<s>rent)(?: .+)?")
+@RULES.on(
+    "went rose fell changed",
+    rf"{S} (?:went up|went down|rose|fell|changed) (?:from .+ )?to (?P<v>.+)",
+)
+@RULES.on(
+    "is are was am",
+    rf"{S} (?:is|are|was|am)(?P<no> not)? (?:set to|down to|up to)? ?(?P<v>-?\d[^,]*)",
+)
+@RULES.on("pay pays", r"(?:i|we) (?:pay|pays) (?P<v>\d[^,]*?) (?:of |in )?(?P<s>rent)(?: .+)?")
 def _amount(match: re.Match[str], context: Context) -> Iterator[Claim]:
     subject = subject_of(match["s"], context)
     words = content(match["v"]).split()
@@ -88,7 +104,7 @@ def _amount(match: re.Match[str], context: Context) -> Iterator[Claim]:
 _PLACE = r"in|at|on|under|near|behind|next to|above"
 
 
-@RULES.on(rf"{S} (?:is|are|am){NOT} (?P<v>(?:{_PLACE}) .+)")
+@RULES.on("is are am", rf"{S} (?:is|are|am){NOT} (?P<v>(?:{_PLACE}) .+)")
 def _place(match: re.Match[str], context: Context) -> Iterator[Claim]:
     pole = POLES.get(match["v"])
     subject = subject_of(match["s"], context)
@@ -100,8 +116,8 @@ def _place(match: re.Match[str], context: Context) -> Iterator[Claim]:
         yield from state(context, subject, "place", value, said(match), single=True)
 
 
-@RULES.on(rf"{S} (?P<v>works|passes|fails|won|lost)(?P<rest> .+)?")
-@RULES.on(rf"{S} (?:do|does)(?P<no> not) (?P<v>work|pass|fail)(?P<rest> .+)?")
+@RULES.on("works passes fails won lost", rf"{S} (?P<v>works|passes|fails|won|lost)(?P<rest> .+)?")
+@RULES.on("work pass fail", rf"{S} (?:do|does)(?P<no> not) (?P<v>work|pass|fail)(?P<rest> .+)?")
 def _outcome(match: re.Match[str], context: Context) -> Iterator[Claim]:
     rest = content(match["rest"] or "")
     word = {"work": "working", "pass": "passing", "fail": "failing"}.get(
@@ -119,7 +135,10 @@ def _outcome(match: re.Match[str], context: Context) -> Iterator[Claim]:
     yield from state(context, subject, attribute, word, said(match), single=True)
 
 
-@RULES.on(rf"{S} (?:is|are|am|was|were|has been|have been|tested|looks|stays){NOT} (?P<v>.+)")
+@RULES.on(
+    "is are am was were been tested looks stays",
+    rf"{S} (?:is|are|am|was|were|has been|have been|tested|looks|stays){NOT} (?P<v>.+)",
+)
 def _copula(match: re.Match[str], context: Context) -> Iterator[Claim]:
     past = re.search(r" (?:was|were)(?: not| never)? ", f" {match[0]} ") is not None
     subject = subject_of(match["s"], context)
@@ -171,34 +190,38 @@ def is_something(
     yield from state(context, subject, "is", value, positive, single=False)
 
 
-@RULES.on(rf"{S} (?:sold|traded in|gave away) (?:my|the|our) (?P<v>[a-z]+)(?: .+)?")
+@RULES.on(
+    "sold traded gave", rf"{S} (?:sold|traded in|gave away) (?:my|the|our) (?P<v>[a-z]+)(?: .+)?"
+)
 def _parted(match: re.Match[str], context: Context) -> Iterator[Claim]:
     subject = subject_of(match["s"], context)
     yield from state(context, subject, "has", match["v"], False, single=False)
     yield from state(context, subject, "does", f"drive {match['v']}", False, single=False)
 
 
-@RULES.on(rf"{S} plays? for (?P<v>.+)")
+@RULES.on("play plays", rf"{S} plays? for (?P<v>.+)")
 def _plays_for(match: re.Match[str], context: Context) -> Iterator[Claim]:
     subject = subject_of(match["s"], context)
     yield from state(context, subject, "plays for", content(match["v"]), True, single=True)
 
 
-@RULES.on(rf"{S} runs? on (?P<v>[a-z]+)")
+@RULES.on("run runs", rf"{S} runs? on (?P<v>[a-z]+)")
 def _runs_on(match: re.Match[str], context: Context) -> Iterator[Claim]:
     if match["v"] in POLES:
         subject = subject_of(match["s"], context)
         yield from state(context, subject, POLES[match["v"]], match["v"], True, single=True)
 
 
-@RULES.on(rf"{S} (?P<once>graduated|got married|died) in (?P<v>\w+)")
+@RULES.on("graduated married died", rf"{S} (?P<once>graduated|got married|died) in (?P<v>\w+)")
 def _once(match: re.Match[str], context: Context) -> Iterator[Claim]:
     if ONCE.match(match["once"]):
         subject = subject_of(match["s"], context)
         yield from always(context, subject, match["once"], match["v"], True)
 
 
-@RULES.on(rf"{S} (?P<aux>(?:do|does) not|never|no longer) (?P<v>[a-z-]+(?: .+)?)")
+@RULES.on(
+    "not never longer", rf"{S} (?P<aux>(?:do|does) not|never|no longer) (?P<v>[a-z-]+(?: .+)?)"
+)
 def _denied(match: re.Match[str], context: Context) -> Iterator[Claim]:
     words = content(match["v"]).split()
     if words and not words[0].endswith("ed"):
@@ -208,7 +231,7 @@ def _denied(match: re.Match[str], context: Context) -> Iterator[Claim]:
         )
 
 
-@RULES.on(r"(?P<s>i|we|(?:my|our|the) [a-z]+(?: [a-z]+)??|[a-z]+) (?P<v>[a-z]+(?: .+)?)")
+@RULES.on("", r"(?P<s>i|we|(?:my|our|the) [a-z]+(?: [a-z]+)??|[a-z]+) (?P<v>[a-z]+(?: .+)?)")
 def _does(match: re.Match[str], context: Context) -> Iterator[Claim]:
     words = content(match["v"]).split()
     subject = subject_of(match["s"], context)

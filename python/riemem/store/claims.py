@@ -39,6 +39,10 @@ _STANDS = """NOT EXISTS (
 )"""
 
 
+#: The names of subjects by profile and subject.
+Names = dict[tuple[str, str], list[str]]
+
+
 class Said(NamedTuple):
     """A memory as far as claims need it; times in microseconds."""
 
@@ -69,9 +73,12 @@ def record(transaction: Transaction, memories: Iterable[Said]) -> int:
         Number of conflicts found.
     """
     found = 0
+    names: Names = {}
     for memory in memories:
         for claim in extract(memory.text, memory.speaker, memory.said):
-            found += _record_one(transaction, memory, _timed(claim, memory))
+            if claim.attribute == "name":
+                names.clear()  # what is called what may be otherwise from here on
+            found += _record_one(transaction, memory, _timed(claim, memory), names)
     if found:
         set_mark(transaction)
     return found
@@ -85,7 +92,8 @@ def _timed(claim: Claim, memory: Said) -> Claim:
     return claim._replace(first=min(first, last - 1), last=last)
 
 
-def _record_one(transaction: Transaction, memory: Said, claim: Claim) -> int:
+def _record_one(transaction: Transaction, memory: Said, claim: Claim, names: Names) -> int:
+    """Store a claim; `names` are the names of subjects as far as they were looked up."""
     connection = transaction.connection
     cursor = connection.execute(
         "INSERT INTO claims (memory_id, profile, subject, attribute, value, positive, single, "
@@ -94,7 +102,11 @@ def _record_one(transaction: Transaction, memory: Said, claim: Claim) -> int:
     )
     new = Stored(int(cursor.lastrowid or 0), memory.memory_id, claim, memory.said)
     found = 0
-    for subject in _names_of(connection, memory.profile, claim.subject):
+    known = names.get((memory.profile, claim.subject))
+    if known is None:
+        known = _names_of(connection, memory.profile, claim.subject)
+        names[memory.profile, claim.subject] = known
+    for subject in known:
         for other in _rivals(connection, memory.profile, subject, new):
             if found >= MOST_CONFLICTS:
                 return found
