@@ -536,8 +536,9 @@ class Memory(LifeMethods, DoubtMethods):
         where = self._scope(profile, session, filters, at)
         day = None if at is None else day_of(parse_instant(at, "at"))
         allowed = self._asleep.allowed(where, archived)
+        asleep = self._asleep.left_out(where, archived)
         if count == 0 or (allowed is not None and allowed.size == 0):
-            return SearchResult(scoring="nothing to rank")
+            return SearchResult(scoring="nothing to rank", skipped=asleep)
         rule = self._adapted(rule, where.profile, weight)
         channel = self._channel(where.profile)
         asked = refinement.asked(count)
@@ -545,13 +546,15 @@ class Memory(LifeMethods, DoubtMethods):
         records = reads.records_by_id(self._store, [memory_id for memory_id, _ in found])
         found = refined(found, refinement, text, records, channel.dense, count)
         ids = [memory_id for memory_id, _ in found]
-        return make_result(
+        result = make_result(
             found,
             records,
             explain=explain,
             trusted=trust_of(self._store, ids),
             superseded=superseders(self._store, ids),
         )
+        result.skipped += asleep
+        return result
 
     def recall(
         self,

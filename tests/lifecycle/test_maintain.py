@@ -115,6 +115,23 @@ def test_archived_memories_answer_only_when_asked(path: Path) -> None:
             reader.maintain()
 
 
+def test_a_search_says_what_it_does_not_ask(path: Path) -> None:
+    with filled(path) as memory:
+        assert memory.search("harbour").skipped == ()
+        memory.used([1, 2, 3], helped=True, at="2024-12-30T00:00:00Z")
+        memory.maintain(now=YEAR, policy="half-life")
+        (note,) = memory.search("harbour").skipped
+        assert note.startswith("1 memory is archived and not asked")
+        assert memory.recall("harbour", token_budget=200).skipped == (note,)
+        assert memory.search("harbour", archived=True).skipped == ()
+        assert memory.search("harbour", filters={"lifecycle": "archived"}).skipped == ()
+        assert memory.search("harbour", profile="nobody").skipped == ()
+        memory.add("tea", profile="ben", when=BORN)
+        memory.maintain(now=YEAR, profile="ben")
+        result = memory.search("tea", profile="ben")
+        assert (list(result), len(result.skipped)) == ([], 1)
+
+
 def test_profiles_age_apart(path: Path) -> None:
     with filled(path) as memory:
         memory.add("tea", profile="ben", when=BORN)

@@ -310,7 +310,7 @@ class Asleep:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: dict[str, tuple[int, Ids | None]] = {}
+        self._known: dict[str, tuple[int, Ids | None, int]] = {}
         self._lock = threading.Lock()
 
     def allowed(self, where: Scope, archived: bool) -> Ids | None:
@@ -332,6 +332,16 @@ class Asleep:
             return awake if ids is None else ids
         return np.intersect1d(ids, awake, assume_unique=True)
 
+    def left_out(self, where: Scope, archived: bool) -> tuple[str, ...]:
+        """Return a note on what a search does not ask because it is archived; empty: nothing."""
+        if archived or where.by_state:
+            return ()
+        count = self._of(where.profile)[1]
+        if not count:
+            return ()
+        noun = "memory is" if count == 1 else "memories are"
+        return (f"{count} {noun} archived and not asked; archived=True (--archived) asks them too",)
+
     def any(self) -> bool:
         """Whether any memory of the store is archived."""
         with self._store.reading() as connection:
@@ -346,24 +356,29 @@ class Asleep:
 
     def awake(self, profile: str) -> Ids | None:
         """Return the ids of the profile's memories that are not archived; None: all of them."""
+        return self._of(profile)[0]
+
+    def _of(self, profile: str) -> tuple[Ids | None, int]:
+        """Return what :meth:`awake` returns, and how many memories are archived."""
         if not self.any():
-            return None
+            return None, 0
         with self._lock:
             known = self._known.get(profile)
         with self._store.reading() as connection:
             revision = int(get_meta(connection, "revision") or 0)
             if known is not None and known[0] == revision:
-                return known[1]
+                return known[1:]
             rows = connection.execute(
                 "SELECT id, id IN (SELECT memory_id FROM lifecycle WHERE state = 'archived') "
                 "FROM memories WHERE profile = ? ORDER BY id",
                 (profile,),
             ).fetchall()
         table = np.array(rows, np.int64).reshape(-1, 2)
-        ids = None if not table[:, 1].any() else table[table[:, 1] == 0, 0]
+        count = int(table[:, 1].sum())
+        ids = table[table[:, 1] == 0, 0] if count else None
         with self._lock:
-            self._known[profile] = (revision, ids)
-        return ids
+            self._known[profile] = (revision, ids, count)
+        return ids, count
 
 
 def check_lives(connection: sqlite3.Connection) -> list[str]:
