@@ -17,7 +17,8 @@ T* writable(Array<T>& array, std::size_t least, const char* name) {
 }
 
 void int8(const py::array_t<float>& rows, std::size_t begin, Array<std::uint8_t> tiles,
-          Array<float> scale, Array<float> residual) {
+          Array<float> scale, Array<float> residual, const std::string& isa) {
+    const Isa chosen = resolve_isa(isa);
     const MatrixView<const float> view = float_rows(rows, "rows");
     const std::size_t end = begin + view.rows;
     const std::size_t bytes = (end + kTileRows64 - 1) / kTileRows64 * int8_tile_bytes(view.cols);
@@ -25,7 +26,7 @@ void int8(const py::array_t<float>& rows, std::size_t begin, Array<std::uint8_t>
     float* scale_data = writable(scale, end, "scale");
     float* residual_data = writable(residual, end, "residual");
     const py::gil_scoped_release release;
-    quantize_int8(view, Rotation(view.cols), begin, tile_data, scale_data, residual_data);
+    quantize_int8(view, Rotation(view.cols), begin, chosen, tile_data, scale_data, residual_data);
 }
 
 py::tuple bfloat16(const py::array_t<float>& rows) {
@@ -72,7 +73,8 @@ void bind_quantize(py::module_& module) {
     module.attr("int8_tile_rows") = kTileRows64;
     module.def("int8_tile_bytes", &int8_tile_bytes, arg("d"));
     module.def("quantize_int8", &int8, arg("rows").noconvert(), arg("begin"),
-               arg("tiles").noconvert(), arg("scale").noconvert(), arg("residual").noconvert());
+               arg("tiles").noconvert(), arg("scale").noconvert(), arg("residual").noconvert(),
+               arg("isa") = "auto");
     module.def("split_bfloat16", &bfloat16, arg("rows").noconvert());
     module.def("join_bfloat16", &joined, arg("high").noconvert(), arg("low").noconvert());
     py::class_<Twins>(module, "Twins")

@@ -74,6 +74,28 @@ using VecD = __m512d;
 RIEMEM_INLINE VecD load_doubles(const double* p) { return _mm512_loadu_pd(p); }
 RIEMEM_INLINE void store_doubles(double* p, VecD v) { _mm512_storeu_pd(p, v); }
 RIEMEM_INLINE VecD broadcast_double(double x) { return _mm512_set1_pd(x); }
+RIEMEM_INLINE VecD vmin(VecD a, VecD b) { return _mm512_min_pd(a, b); }
+RIEMEM_INLINE VecD vmax(VecD a, VecD b) { return _mm512_max_pd(a, b); }
+// Elements t, t + 1, ... of kDoubles rows: out[k] holds element t + k of each.
+RIEMEM_INLINE void load_transposed(const float* const* rows, std::size_t t, VecD* out) {
+    __m256 pair[8], four[8];
+    for (int i = 0; i < 8; i += 2) {
+        const __m256 a = _mm256_loadu_ps(rows[i] + t);
+        const __m256 b = _mm256_loadu_ps(rows[i + 1] + t);
+        pair[i] = _mm256_unpacklo_ps(a, b);
+        pair[i + 1] = _mm256_unpackhi_ps(a, b);
+    }
+    for (int i = 0; i < 8; i += 4) {
+        four[i] = _mm256_shuffle_ps(pair[i], pair[i + 2], 0x44);
+        four[i + 1] = _mm256_shuffle_ps(pair[i], pair[i + 2], 0xee);
+        four[i + 2] = _mm256_shuffle_ps(pair[i + 1], pair[i + 3], 0x44);
+        four[i + 3] = _mm256_shuffle_ps(pair[i + 1], pair[i + 3], 0xee);
+    }
+    for (int i = 0; i < 4; ++i) {
+        out[i] = _mm512_cvtps_pd(_mm256_permute2f128_ps(four[i], four[i + 4], 0x20));
+        out[i + 4] = _mm512_cvtps_pd(_mm256_permute2f128_ps(four[i], four[i + 4], 0x31));
+    }
+}
 
 #elif defined(__AVX2__)
 
@@ -124,6 +146,17 @@ using VecD = __m256d;
 RIEMEM_INLINE VecD load_doubles(const double* p) { return _mm256_loadu_pd(p); }
 RIEMEM_INLINE void store_doubles(double* p, VecD v) { _mm256_storeu_pd(p, v); }
 RIEMEM_INLINE VecD broadcast_double(double x) { return _mm256_set1_pd(x); }
+RIEMEM_INLINE VecD vmin(VecD a, VecD b) { return _mm256_min_pd(a, b); }
+RIEMEM_INLINE VecD vmax(VecD a, VecD b) { return _mm256_max_pd(a, b); }
+RIEMEM_INLINE void load_transposed(const float* const* rows, std::size_t t, VecD* out) {
+    __m128 a = _mm_loadu_ps(rows[0] + t), b = _mm_loadu_ps(rows[1] + t);
+    __m128 c = _mm_loadu_ps(rows[2] + t), d = _mm_loadu_ps(rows[3] + t);
+    _MM_TRANSPOSE4_PS(a, b, c, d);
+    out[0] = _mm256_cvtps_pd(a);
+    out[1] = _mm256_cvtps_pd(b);
+    out[2] = _mm256_cvtps_pd(c);
+    out[3] = _mm256_cvtps_pd(d);
+}
 
 #elif defined(__ARM_NEON)
 
@@ -177,6 +210,14 @@ using VecD = float64x2_t;
 RIEMEM_INLINE VecD load_doubles(const double* p) { return vld1q_f64(p); }
 RIEMEM_INLINE void store_doubles(double* p, VecD v) { vst1q_f64(p, v); }
 RIEMEM_INLINE VecD broadcast_double(double x) { return vdupq_n_f64(x); }
+RIEMEM_INLINE VecD vmin(VecD a, VecD b) { return vminq_f64(a, b); }
+RIEMEM_INLINE VecD vmax(VecD a, VecD b) { return vmaxq_f64(a, b); }
+RIEMEM_INLINE void load_transposed(const float* const* rows, std::size_t t, VecD* out) {
+    const float32x2_t a = vld1_f32(rows[0] + t);
+    const float32x2_t b = vld1_f32(rows[1] + t);
+    out[0] = vcvt_f64_f32(vzip1_f32(a, b));
+    out[1] = vcvt_f64_f32(vzip2_f32(a, b));
+}
 
 #endif
 

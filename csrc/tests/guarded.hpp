@@ -30,6 +30,7 @@ class Guarded {
     T* data() { return data_; }
     const T* data() const { return data_; }
     T& operator[](std::size_t i) { return data_[i]; }
+    const T& operator[](std::size_t i) const { return data_[i]; }
     std::size_t size() const { return count_; }
 
  private:

@@ -48,7 +48,8 @@ int main(int count, char** arguments) {
     std::vector<std::uint8_t> tiles((kN + 63) / 64 * int8_tile_bytes(kD));
     std::vector<float> scale(kN), residual(kN);
     if (int8) {
-        quantize_int8(points.rows, Rotation(kD), 0, tiles.data(), scale.data(), residual.data());
+        quantize_int8(points.rows, Rotation(kD), 0, Isa::avx2, tiles.data(), scale.data(),
+                      residual.data());
         points.storage = ScanStorage::int8;
         points.tiles = tiles.data();
         points.tile_scale = scale.data();

@@ -143,6 +143,7 @@ def quantize_int8(
     tiles: NDArray[np.uint8],
     scale: NDArray[np.float32],
     residual: NDArray[np.float32],
+    isa: str = "auto",
 ) -> None: ...
 def split_bfloat16(
     rows: NDArray[np.float32],

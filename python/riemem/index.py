@@ -225,7 +225,7 @@ class RiemannianIndex:
         if number is not None:
             self._device = DeviceRows(number, self._dim, self._storage, vram)
         self._ids: I64 = np.empty(0, np.int64)
-        self._known: dict[int, int] = {}  # id -> row
+        self._known: dict[int, int] = {}  # id -> row, of the first rows: see _known_ids
         self._next_id = 0
         self._learnt = 0  # rows [0, learnt) are in the metric, the rest is waiting
         self._exact_rows = 0  # rows evaluated in float64 by all searches so far
@@ -284,7 +284,6 @@ class RiemannianIndex:
             for start in range(0, count, _ROWS):
                 self._rows.write(self._n + start, unit_rows(rows[start : start + _ROWS])[0])
             self._ids[self._n : end] = fresh
-            self._known.update(zip(fresh.tolist(), range(self._n, end), strict=True))
             if count:
                 self._next_id = max(self._next_id, int(fresh.max()) + 1)
                 self._version += 1
@@ -336,11 +335,22 @@ class RiemannianIndex:
             fresh = np.arange(self._next_id, self._next_id + count, dtype=np.int64)
         else:
             fresh = given
-            wanted = given.tolist()
-            if not self._known.keys().isdisjoint(wanted):
-                used = next(i for i in wanted if i in self._known)
+            # Ids that go on counting cannot be in use: nothing need be looked up.
+            if count and int(given.min()) < self._next_id:
+                known = self._known_ids()
+                used = next((i for i in given.tolist() if i in known), None)
+            else:
+                used = None
+            if used is not None:
                 raise ArgumentError(f"ids: expected ids that are not in use, got {used}")
         return fresh
+
+    def _known_ids(self) -> dict[int, int]:
+        """The row of each id, completed when it is asked for; call it under the lock."""
+        start = len(self._known)
+        ids = self._ids[start : self._n].tolist()
+        self._known.update(zip(ids, range(start, self._n), strict=True))
+        return self._known
 
     def remove(self, ids: object) -> None:
         """Remove rows by id and take them out of the metric exactly; all or none.
@@ -369,10 +379,11 @@ class RiemannianIndex:
         if not wanted:
             return
         with self._lock:
-            missing = [i for i in wanted if i not in self._known]
+            known = self._known_ids()
+            missing = [i for i in wanted if i not in known]
             if missing:
                 raise MemoryNotFoundError(f"ids: expected ids in use, got {missing[0]}")
-            gone = np.array(sorted(self._known[i] for i in wanted))
+            gone = np.array(sorted(known[i] for i in wanted))
             keep = np.ones(self._n, bool)
             keep[gone] = False
             kept = self._rows.kept(self._n, keep)  # snapshots keep the old store
@@ -385,7 +396,7 @@ class RiemannianIndex:
             self._n -= gone.size
             self._learnt -= learnt.size
             self._removals += learnt.size
-            self._known = {int(i): row for row, i in enumerate(self._ids.tolist())}
+            self._known = {}
             self._version += 1
 
     def search(self, Q: object, k: int = 10, filter: object = None) -> TopK:
@@ -590,7 +601,6 @@ class RiemannianIndex:
             for start in range(0, count, _ROWS):
                 index._rows.write(start, state.rows.get(start, min(start + _ROWS, count)))
         index._ids, index._metric = state.ids, state.metric
-        index._known = {int(i): row for row, i in enumerate(state.ids.tolist())}
         index._n = index._learnt = count
         index._next_id, index._removals = state.next_id, state.removals
         index._version = 1

@@ -29,7 +29,7 @@ Scan::Scan(const PreparedPoints& prepared, const FusedQueries& queries, const Fu
     offsets_.assign(std::max(kMostLanes, end - begin), 0.0f);
     if (points_.storage == ScanStorage::int8) {
         int8_ = quantize_queries(queries.q + begin * d_, queries.w + begin * d_, end - begin,
-                                 *tables_.rotation);
+                                 *tables_.rotation, options.isa);
     } else {
         single_.assign((end - begin) * 2 * padded_, 0.0f);
         if (panel_) packed_.assign(d_ * 2 * lanes, 0.0f);

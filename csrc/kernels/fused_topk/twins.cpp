@@ -28,19 +28,34 @@ std::uint64_t hash_of(const float* row, std::size_t d) {
 
 }  // namespace
 
+void Twins::grow() {
+    std::vector<Slot> larger(slots_.empty() ? 64 : 2 * slots_.size(), Slot{0, -1});
+    const std::size_t mask = larger.size() - 1;
+    for (const Slot& slot : slots_) {
+        if (slot.row < 0) continue;
+        std::size_t at = slot.hash & mask;
+        while (larger[at].row >= 0) at = (at + 1) & mask;
+        larger[at] = slot;
+    }
+    slots_.swap(larger);
+}
+
 void Twins::add(std::int32_t i, const float* row, std::size_t d,
                 const std::function<const float*(std::int32_t)>& row_at, std::int32_t* twin) {
+    if (2 * (taken_ + 1) > slots_.size()) grow();
     const std::uint64_t hash = hash_of(row, d);
+    const std::size_t mask = slots_.size() - 1;
     twin[i] = -1;
-    const auto [begin, end] = lowest_.equal_range(hash);
-    for (auto entry = begin; entry != end; ++entry) {
-        const std::int32_t other = entry->second;
-        if (std::memcmp(row_at(other), row, d * sizeof(float)) == 0) {
+    std::size_t at = hash & mask;
+    for (; slots_[at].row >= 0; at = (at + 1) & mask) {
+        const std::int32_t other = slots_[at].row;
+        if (slots_[at].hash == hash && std::memcmp(row_at(other), row, d * sizeof(float)) == 0) {
             twin[i] = twin[other] = other;
             return;
         }
     }
-    lowest_.emplace(hash, i);
+    slots_[at] = {hash, i};
+    ++taken_;
 }
 
 }  // namespace riemem

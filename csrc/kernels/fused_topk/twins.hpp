@@ -1,9 +1,10 @@
 // Finds rows that are equal bit for bit, so that a search evaluates each distinct row once.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <unordered_map>
+#include <vector>
 
 namespace riemem {
 
@@ -15,7 +16,16 @@ class Twins {
              const std::function<const float*(std::int32_t)>& row_at, std::int32_t* twin);
 
  private:
-    std::unordered_multimap<std::uint64_t, std::int32_t> lowest_;  // hash of the bits -> lowest row
+    struct Slot {
+        std::uint64_t hash;
+        std::int32_t row;  // -1: empty
+    };
+    void grow();
+
+    // Distinct rows by the hash of their bits, each the lowest of its equals: open addressing, a
+    // power of two of slots, at most half of them taken.
+    std::vector<Slot> slots_;
+    std::size_t taken_ = 0;
 };
 
 }  // namespace riemem

@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/cpu.hpp"
 #include "core/matrix_view.hpp"
+#include "kernels/quantize/quantize_kernels.hpp"
 
 namespace riemem {
 
@@ -15,17 +17,17 @@ constexpr std::size_t kTileRows64 = 64;  // rows of one int8 tile
 // Bytes of one tile: (ceil(d / 4), 64 rows, 4 dimensions), as unsigned: value + 128.
 constexpr std::size_t int8_tile_bytes(std::size_t d) { return (d + 3) / 4 * 4 * kTileRows64; }
 
-constexpr std::size_t kRotatedTogether = 8;
-
 // A fixed orthogonal map of R^d: signs, Hadamard blocks, a permutation, and the same again. It
 // spreads a dimension that dwarfs the others over all of them. Depends on d alone.
 class Rotation {
  public:
     explicit Rotation(std::size_t d);
-    // W vectors at once: element t of vector j at x[t * W + j]; W is 1, 2 or kRotatedTogether.
-    template <std::size_t W>
+    // One vector, (d,) like the scratch.
     void apply(double* x, double* scratch) const;
     std::size_t dim() const { return dim_; }
+    RotationTables tables() const {
+        return {dim_, first_signs_.data(), second_signs_.data(), order_.data()};
+    }
     // What the map is made of, for kernels that apply it elsewhere: (d,) each.
     const std::vector<double>& first_signs() const { return first_signs_; }
     const std::vector<double>& second_signs() const { return second_signs_; }
@@ -39,9 +41,12 @@ class Rotation {
 
 // Quantises rows [begin, begin + rows.rows) of a set into its tiles, scales and residuals:
 // rotated row = scale * int8 + rest, |rest| <= residual. The tiles of a row must have been set to
-// 128 (zero) or hold earlier rows.
+// 128 (zero) or hold earlier rows. The same bits for every isa.
 void quantize_int8(MatrixView<const float> rows, const Rotation& rotation, std::size_t begin,
-                   std::uint8_t* tiles, float* scale, float* residual);
+                   Isa isa, std::uint8_t* tiles, float* scale, float* residual);
+
+// The float32 nearest to x that is not below it.
+float round_up(double x);
 
 // One vector, rotated, as int8 in groups of four dimensions: v = scale * int8 + rest.
 struct Int8Query {
@@ -52,7 +57,7 @@ struct Int8Query {
 };
 // Row b of `first`, then row b of `second`, for every b < count; both are (count, d).
 std::vector<Int8Query> quantize_queries(const double* first, const double* second,
-                                        std::size_t count, const Rotation& rotation);
+                                        std::size_t count, const Rotation& rotation, Isa isa);
 
 // float32 = high + low: high is the nearest bfloat16, low the difference of the bit patterns.
 // residual bounds |row - high|.

@@ -87,7 +87,8 @@ struct Problem {
             const Rotation rotation(d);
             tiles.assign((n + 63) / 64 * int8_tile_bytes(d), 128);
             tile_scale.assign(n, 0.0f);
-            quantize_int8(view(), rotation, 0, tiles.data(), tile_scale.data(), residual.data());
+            quantize_int8(view(), rotation, 0, active_isa(), tiles.data(), tile_scale.data(),
+                          residual.data());
             signs.clear();
             for (double s : rotation.first_signs()) signs.push_back(s > 0 ? 1 : -1);
             for (double s : rotation.second_signs()) signs.push_back(s > 0 ? 1 : -1);

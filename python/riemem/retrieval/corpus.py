@@ -135,7 +135,8 @@ class Corpus:
         self._questions: Floats = np.empty(0)
         self._speaker_numbers: dict[str, int] = {}
         self._session_numbers: dict[str, int] = {}
-        self._row_of: dict[int, int] = {}
+        self._row_of: dict[int, int] = {}  # of the rows before _named: see _living
+        self._named = 0
         self._postings = Postings()
         self._view: CorpusView | None = None
         self._kept: dict[str, list[tuple[int, int]]] = {"words": [], "dates": []}
@@ -144,8 +145,8 @@ class Corpus:
         """Take over what happened in the store and return the present state."""
         with self._lock:
             if self._revision >= 0:
-                hidden = self._ids.size - len(self._row_of)
-                if hidden > max(_MOST_HIDDEN, len(self._row_of)):
+                living = int(np.count_nonzero(self._alive))
+                if self._ids.size - living > max(_MOST_HIDDEN, living):
                     self._clear()
             if self._revision < 0:
                 self._load()
@@ -276,9 +277,8 @@ class Corpus:
         )
 
     def _apply(self, rows: Sequence[tuple[Any, ...]], forgotten: Sequence[int]) -> bool:
-        gone = [
-            self._row_of.pop(i) for i in [*forgotten, *(r[0] for r in rows)] if i in self._row_of
-        ]
+        row_of = self._living()
+        gone = [row_of.pop(i) for i in [*forgotten, *(r[0] for r in rows)] if i in row_of]
         if gone:
             self._alive = self._alive.copy()
             self._alive[gone] = False
@@ -290,6 +290,13 @@ class Corpus:
         self._append_rows(rows)
         return bool(gone or rows)
 
+    def _living(self) -> dict[int, int]:
+        """The row of each memory, completed when it is asked for: opening needs none."""
+        ids = self._ids[self._named :].tolist()  # all alive: nothing is hidden before it is named
+        self._row_of.update(zip(ids, range(self._named, self._ids.size), strict=True))
+        self._named = self._ids.size
+        return self._row_of
+
     def _append_rows(self, rows: Sequence[tuple[Any, ...]]) -> None:
         turns = [turn_of(row) for row in rows]
         self._derived.append([row[0] for row in rows], turns, None)
@@ -299,8 +306,7 @@ class Corpus:
             self._append(lines_of(rows[own], turns[own], words))
 
     def _append(self, lines: Lines) -> None:
-        first, n = self._ids.size, len(lines)
-        self._row_of.update(zip(lines.ids.tolist(), range(first, first + n), strict=True))
+        n = len(lines)
 
         def join(old: Any, values: Any) -> Any:
             return np.concatenate([old, values.astype(old.dtype, copy=False)])
