@@ -42,5 +42,17 @@ def test_any_choice_is_written_as_if_alone(rows, data):
         assert writer.in_time(chosen) == by_time
 
 
+@given(st.lists(ROWS, min_size=1, max_size=7), st.data())
+def test_one_more_is_put_in_where_it_belongs(rows, data):
+    turns = [SimpleNamespace(id=i, score=0.0, **row) for i, row in enumerate(rows)]
+    turns = data.draw(st.permutations(turns))
+    writer = TurnWriter(turns)
+    size = data.draw(st.integers(0, len(turns) - 1))
+    for _ in range(2):  # the same others again and again, as when a budget is filled
+        for last in turns[size:]:
+            assert writer.write([*turns[:size], last]) == format_turns([*turns[:size], last])
+        size = min(size + 1, len(turns) - 1)
+
+
 def _moment(when):
     return (when or "")[:19], "." in (when or "")

@@ -97,6 +97,7 @@ class HybridChannel:
         self._lock = threading.Lock()
         self._rows: tuple[Ids, CorpusView, Ids, bool] | None = None
         self._edges: Edges | None = None
+        self._newer: tuple[object, CorpusView, Ids] | None = None
 
     def search(
         self,
@@ -307,8 +308,12 @@ class HybridChannel:
         pairs = self._follow_edges(ranking).pairs
         if not pairs:
             return np.empty(0, np.int64)
-        newer = np.array([pair[0] for pair in pairs], np.int64)
-        return np.flatnonzero(passes & np.isin(view.ids, newer))
+        known = self._newer
+        if known is None or known[0] is not pairs or known[1] is not view:
+            newer = np.array([pair[0] for pair in pairs], np.int64)
+            self._newer = known = (pairs, view, np.flatnonzero(np.isin(view.ids, newer)))
+        rows: Ids = known[2][passes[known[2]]]
+        return rows
 
     def _trust(self, view: CorpusView) -> Floats:
         """Expected trust of each row, less that of a memory of which nothing is known."""
@@ -464,11 +469,12 @@ def _promising(
 
 def _with_neighbours(rows: Ids, view: CorpusView) -> Ids:
     """The rows and everything within reach of them in their sessions; ascending."""
-    found: list[Ids] = [rows]
-    found += [side[rows].astype(np.int64) for side in (*view.before, *view.after)]
-    together: Ids = np.unique(np.concatenate(found))
-    inside: Ids = together[together < len(view)].astype(np.int64)
-    return inside
+    within = np.zeros(len(view) + 1, np.bool_)  # the last for neighbours that are not there
+    within[rows] = True
+    for side in (*view.before, *view.after):
+        within[np.minimum(side[rows], len(view))] = True
+    together: Ids = np.flatnonzero(within[:-1])
+    return together
 
 
 def top(scores: Floats, ids: Ids, k: int) -> Ids:

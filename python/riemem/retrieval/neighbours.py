@@ -58,7 +58,7 @@ def lent(base: Floats, view: CorpusView, kernel: Mapping[int, float]) -> Floats:
     padded = np.append(base, 0.0)
     total = np.zeros(base.size)
     for distance, weight in kernel.items():
-        total += weight * padded[_beside(view, distance)]
+        total += weight * np.take(padded, _beside(view, distance))  # faster for int32
     return total
 
 

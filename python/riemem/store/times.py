@@ -6,6 +6,7 @@ import re
 import time
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
+from functools import lru_cache
 
 from riemem.errors import ArgumentError, DTypeError
 
@@ -96,6 +97,7 @@ def parse_instant(value: str | datetime, name: str = "when") -> int:
     return microseconds
 
 
+@lru_cache(maxsize=8192)
 def format_instant(microseconds: int) -> str:
     """Return microseconds since 1970 as ISO 8601 text in UTC.
 
