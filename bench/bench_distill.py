@@ -63,7 +63,7 @@ def measure_time() -> None:
          "session": str(n // 5), "when": f"2023-05-{1 + n // 5:02d}T10:00:00+00:00"}
         for n in range(30)
     ]  # fmt: skip
-    distiller = Distiller(cache=Kept())
+    distiller = Distiller(score="sensitivity", cache=Kept())
     cpu = time.process_time()
     distiller.distill(turns, token_budget=400, query="What did Ana buy?")
     first = time.process_time() - cpu

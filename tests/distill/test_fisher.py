@@ -12,6 +12,7 @@ from riemem.distill import Distiller, LanguageModel, load_language_model
 from riemem.distill.fisher import token_scores
 from riemem.errors import (
     ArgumentError,
+    BackendUnavailableError,
     ModelCorruptError,
     ModelNotFoundError,
     NotFiniteError,
@@ -291,6 +292,46 @@ def test_distillation_with_a_model_keeps_and_reuses(tiny) -> None:
     for preset in ("coremem", "coremem-token"):
         made = Distiller(tiny, count_tokens=len, preset=preset)
         assert 0 < len(made.distill(turns, token_budget=200).text) <= 200
+
+
+def test_the_score_by_default_is_what_works_and_the_report_names_it(
+    tiny, tiny_folder, monkeypatch, tmp_path
+) -> None:
+    turns = [
+        {"id": n, "text": f"{TEXT} Number {n}.", "speaker": "Dave", "score": 1.0 / n}
+        for n in range(1, 6)
+    ]  # fmt: skip
+    plain = [{"id": turn["id"], "text": turn["text"]} for turn in turns]
+    ask = {"token_budget": 300, "query": "Where?"}
+
+    def decided(source: object, **options: object) -> tuple[str, str, str]:
+        made = Distiller(count_tokens=len, **options).distill(source, **ask)
+        assert made.report.options["score"] == made.report.score
+        return made.report.score, made.report.model, made.text
+
+    monkeypatch.setenv("RIEMEM_CACHE", str(tmp_path))  # no model
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    for source in (turns, plain, TEXT * 5):
+        found = Distiller(count_tokens=len, score="words").distill(source, **ask)
+        assert decided(source) == ("words", "", found.text)
+        for options in ({"score": "sensitivity"}, {"condition": "both"}, {"preset": "coremem"}):
+            with pytest.raises(ModelNotFoundError):
+                decided(source, **options)
+    short = Distiller(count_tokens=len).distill("short", token_budget=300)
+    assert (short.text, short.report.score) == ("short", "auto")
+
+    monkeypatch.setattr("riemem.distill.fdtd.load_language_model", lambda *_, **__: tiny)
+    assert decided(turns)[:2] == ("words", "")
+    for source in (plain, TEXT * 5):
+        assert decided(source)[:2] == ("sensitivity", tiny.identity)
+    for options in ({"model": tiny_folder}, {"condition": "both"}, {"preset": "coremem"}):
+        assert decided(turns, **options)[:2] == ("sensitivity", tiny.identity)
+
+    def missing(*packages: str) -> None:
+        raise BackendUnavailableError(f"{packages[0]} is not installed")
+
+    monkeypatch.setattr("riemem.distill.scores.require", missing)
+    assert decided(plain)[:2] == ("words", "")
 
 
 @pytest.mark.model

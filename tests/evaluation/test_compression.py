@@ -65,12 +65,12 @@ def test_rows_and_what_is_in_them(file, model, tmp_path) -> None:
     seen = []
     report = run_compression(
         file, budgets=(40,), ratios=(0.5,), embedder=HashingEmbedder(dim=32), model=model,
-        methods=("turns", "random", "self-information", "default"), likelihood=1, sentences=1,
+        methods=("turns", "random", "self-information", "sensitivity"), likelihood=1, sentences=1,
         cache=tmp_path / "cache", progress=lambda done, total: seen.append((done, total)),
     )  # fmt: skip
     assert report.data["questions"] == 2
     assert [row["method"] for row in report.rows[:4]] == [
-        "turns", "random", "self-information", "default",
+        "turns", "random", "self-information", "sensitivity",
     ]  # fmt: skip
     for row in report.rows:
         assert row["n"] == 2
@@ -86,7 +86,7 @@ def test_rows_and_what_is_in_them(file, model, tmp_path) -> None:
     assert json.loads(json.dumps(report.to_dict()))["rows"][0]["method"] == "turns"
     again = run_compression(
         file, budgets=(40,), ratios=(), embedder=HashingEmbedder(dim=32), model=model,
-        methods=("turns", "default"), cache=tmp_path / "cache",
+        methods=("turns", "sensitivity"), cache=tmp_path / "cache",
     )  # fmt: skip
     assert again.rows[1]["answer_words"] == report.rows[3]["answer_words"]
 
@@ -94,7 +94,7 @@ def test_rows_and_what_is_in_them(file, model, tmp_path) -> None:
 def test_only_questions_that_need_no_pass(file, model, tmp_path) -> None:
     options = {
         "budgets": (40,), "ratios": (), "embedder": HashingEmbedder(dim=32), "model": model,
-        "methods": ("turns", "words", "default 1.5x"), "cache": tmp_path / "cache",
+        "methods": ("turns", "words", "sensitivity 1.5x"), "cache": tmp_path / "cache",
     }  # fmt: skip
     with pytest.raises(ArgumentError, match="cached_only"):
         run_compression(file, cached_only=True, **options)

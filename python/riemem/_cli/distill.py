@@ -59,7 +59,7 @@ def _read(file: str) -> str:
 @click.option(
     "--score",
     default=None,
-    help="sensitivity, self_information, random, truncate or turns. Default: the preset's.",
+    help="sensitivity, words, self_information, random, truncate or turns. Default: the preset's.",
 )
 @click.option("--show", is_flag=True, help="The whole text, with what was dropped struck out.")
 @_MODEL
@@ -76,8 +76,8 @@ def distill_command(
 ) -> None:
     """Cut FILE ("-" for standard input) to a token budget, keeping whole words.
 
-    The words that stay are those the local language model leans on most; negations stay with
-    their sentences.
+    The words that stay are those the local language model leans on most, or, where it is not on
+    this machine, as many different ones as fit; negations stay with their sentences.
     """
     from ..distill import Distiller
 
@@ -122,7 +122,9 @@ def _shown(text: str, found: Distillation) -> str:
     return (
         "".join(parts).rstrip("\n")
         + f"\n\n{found.tokens} of {report.original_tokens} tokens by {found.token_counter}, "
-        f"{report.kept_units} of {report.units} words" + (f"; {kinds}" if kinds else "")
+        f"{report.kept_units} of {report.units} words"
+        + (f"; {kinds}" if kinds else "")
+        + (f"; by {report.score}" if report.score != "auto" else "")
     )
 
 

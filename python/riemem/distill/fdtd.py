@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from .result import Distillation, make_distillation
 from .scores import (
     SensitivityCache,
     UnitScores,
+    default_score,
     language_model_scores,
     order_scores,
     query_words,
@@ -45,7 +47,7 @@ __all__ = ["Distiller", "distill"]
 
 
 class Distiller:
-    """Makes texts fit, keeping the words a local language model leans on most.
+    """Makes texts fit, keeping whole words by what they are worth.
 
     Parameters
     ----------
@@ -194,6 +196,10 @@ class Distiller:
             )  # fmt: skip
         if budget == 0:
             raise BudgetTooSmallError("token_budget: 0 tokens hold nothing of the text")
+        if self.options.score == "auto":
+            made = self._with_score(self._decided(document))
+            return made.distill(source, token_budget=budget, query=query, keep=slices,
+                                count_tokens=count_tokens, cache=cache)  # fmt: skip
         left_out = self._left_out(document, budget, count, {int(entry[0]) for entry in slices})
         if left_out:
             ids = {piece.id for piece in left_out}
@@ -221,11 +227,24 @@ class Distiller:
         Parameters
         ----------
         text_or_turns, query
-            As for :meth:`distill`.
+            As for :meth:`distill`. The score "auto" is "sensitivity" here.
         """
+        made = self if self.options.score != "auto" else self._with_score("sensitivity")
         document = read(text_or_turns, self.protect)
-        count, _ = self._counter(None)
-        return document, self._unit_scores(document, query, self.cache, count).scores
+        count, _ = made._counter(None)
+        return document, made._unit_scores(document, query, made.cache, count).scores
+
+    def _decided(self, document: Document) -> str:
+        """Return what the score "auto" is for a document."""
+        given = self._model_spec is not None or self.vram is not None
+        if given or self.options.condition != "none":
+            return "sensitivity"
+        return default_score(document, lambda: self.model)
+
+    def _with_score(self, score: str) -> Distiller:
+        made = copy.copy(self)
+        made.options = replace(self.options, score=score)
+        return made
 
     @property
     def _uses_model(self) -> bool:

@@ -11,7 +11,7 @@ from .protect import Protection
 
 __all__ = ["Options", "presets"]
 
-_SCORES = ("sensitivity", "words", "self_information", "random", "truncate", "turns")
+_SCORES = ("auto", "sensitivity", "words", "self_information", "random", "truncate", "turns")
 _MODES = ("token", "hierarchical")
 _CONDITIONS = ("none", "question", "both")
 _DECAYS = ("none", "turn", "rank")
@@ -25,9 +25,12 @@ class Options:
     ----------
     mode : {"token", "hierarchical"}
         Words by score, or sentences pruned in the middle and then taken whole.
-    score : {"sensitivity", "words", "self_information", "random", "truncate", "turns"}
+    score : {"auto", "sensitivity", "words", "self_information", "random", "truncate", "turns"}
         What decides. "words": every word is worth the same before multipliers, relevance and
-        novelty. It and the last three need no model.
+        novelty. It and the last three need no model. "auto" is "words" for turns that come with
+        scores, and for a text "sensitivity" where the default model is on this machine, else
+        "words"; a model, a memory budget or a condition that is given makes it "sensitivity". The
+        report names what it came to.
     condition : {"none", "question", "both"}
         Whose loss the sensitivity is of.
     context : {"turn", "document"}
@@ -63,7 +66,7 @@ class Options:
     """
 
     mode: str = "token"
-    score: str = "sensitivity"
+    score: str = "auto"
     condition: str = "none"
     context: str = "turn"
     smooth: int = 0
@@ -120,6 +123,7 @@ def _check_number(name: str, value: object, low: float, high: float) -> None:
 _PAPER_PROTECTION = Protection(connector=1.2, number=1.4, name=1.3, sentence_end=1.3, structure=1.5)
 
 _PAPER: dict[str, Any] = {
+    "score": "sensitivity",
     "smooth": 5,
     "gap": 3,
     "decay": "turn",

@@ -58,6 +58,8 @@ class Report:
         Identity of the language model; empty when none was used.
     estimated_bytes : int
         Largest estimate for a pass; 0 without a memory budget.
+    score : str
+        What decided ("auto" where the whole text fitted, so that nothing had to).
     options : dict
         The options in force.
     """
@@ -72,6 +74,7 @@ class Report:
     counter_calls: int = 0
     model: str = ""
     estimated_bytes: int = 0
+    score: str = ""
     options: dict[str, Any] = field(default_factory=dict)
 
 
@@ -168,6 +171,7 @@ def make_distillation(
         counter_calls=selection.calls,
         model=model,
         estimated_bytes=found.estimated_bytes if found else 0,
+        score=options.score,
         options=asdict(options),
     )
     ratio = selection.tokens / original if original else 1.0

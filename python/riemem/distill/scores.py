@@ -12,6 +12,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from riemem._tokenizer import require
+from riemem.errors import BackendUnavailableError, ModelNotFoundError
 from riemem.vram import VramBudget
 
 from .document import Document, Piece
@@ -134,6 +136,34 @@ def word_scores(document: Document, count: Callable[[str], int]) -> UnitScores:
     words = [document.word(unit) for unit in range(len(document.units))]
     known = {word: max(count(f" {word}"), 1) for word in dict.fromkeys(words)}
     return UnitScores(np.ones(len(words)), np.array([known[word] for word in words], np.float64))
+
+
+def default_score(document: Document, load: Callable[[], object]) -> str:
+    """Return the score that "auto" stands for, where nothing else asks for the model.
+
+    Parameters
+    ----------
+    document : Document
+        Turns that came with scores are read without a model: beside relevance its part is not
+        measurable (docs/distillation.md).
+    load : callable
+        Gives the model, or raises that it is not here; one that is damaged raises.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> found = SimpleNamespace(plain=False, pieces=[Piece(1, "I moved", score=0.5)])
+    >>> default_score(found, lambda: None)
+    'words'
+    """
+    if not document.plain and all(piece.score is not None for piece in document.pieces):
+        return "words"
+    try:
+        require("torch", "transformers", "safetensors")
+        load()
+    except (BackendUnavailableError, ModelNotFoundError):
+        return "words"
+    return "sensitivity"
 
 
 def random_scores(document: Document, seed: int) -> UnitScores:

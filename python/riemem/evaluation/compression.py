@@ -34,7 +34,7 @@ from .compression_report import CompressionReport
 from .hybrid import KnownVectors, remember
 from .likelihood import AnswerPrediction, divergence, predict_answer, spearman
 from .locomo import Conversation, load_locomo
-from .metrics import paired_bootstrap
+from .metrics import paired_bootstrap, spread
 from .retrieval import embed_benchmark
 
 __all__ = ["BUDGETS", "METHODS", "RATIOS", "CompressionReport", "run_compression"]
@@ -57,12 +57,12 @@ METHODS: tuple[tuple[str, dict[str, Any], float], ...] = (
     ("self-information", {"score": "self_information"}, 2.0),
     ("coremem", {"preset": "coremem"}, 2.0),
     ("coremem-token", {"preset": "coremem-token"}, 2.0),
-    ("S question", {"condition": "question"}, 2.0),
-    ("S both", {"condition": "both"}, 2.0),
-    ("S alone", {"decay": "none", "novelty": 1.0}, 2.0),
-    ("default 1.5x", {}, 1.5),
-    ("default", {}, 2.0),
-    ("default 3x", {}, 3.0),
+    ("S question", {"score": "sensitivity", "condition": "question"}, 2.0),
+    ("S both", {"score": "sensitivity", "condition": "both"}, 2.0),
+    ("S alone", {"score": "sensitivity", "decay": "none", "novelty": 1.0}, 2.0),
+    ("sensitivity 1.5x", {"score": "sensitivity"}, 1.5),
+    ("sensitivity", {"score": "sensitivity"}, 2.0),
+    ("sensitivity 3x", {"score": "sensitivity"}, 3.0),
 )
 
 Progress = Callable[[int, int], object]
@@ -139,9 +139,9 @@ def run_compression(
     limit : int, optional
         Most questions per conversation, evenly spaced; None: all.
     likelihood : int
-        Questions for which the local model is asked about the answer.
+        Questions, evenly spaced, for which the local model is asked about the answer.
     sentences : int
-        Contexts for which each sentence is left out in turn.
+        Contexts, evenly spaced, for which each sentence is left out in turn.
     cache : path, optional
         Folder that keeps sensitivities and vectors for the next run.
     cached_only : bool
@@ -197,13 +197,14 @@ def run_compression(
         }
     )
     done = 0
+    predicted = set(spread(len(asked), likelihood))
     for name, budget, ratio in settings:
         runs: dict[str, list[dict[str, float]]] = {method: [] for method, _, _ in chosen}
         for place, item in enumerate(asked):
             full: AnswerPrediction | None = None
             for method, options, times in chosen:
                 kept, made = _one(item, budget, ratio, times, options, language, count, store)
-                if place < likelihood:
+                if place in predicted:
                     if full is None:
                         text = _context(item, _RATIO_CONTEXT, count).text
                         full = predict_answer(language, text, item.question, item.answer)
@@ -219,7 +220,8 @@ def run_compression(
         store.save()
     report.choose([str(budget) for budget in budgets])
     if sentences:
-        report.sentences = _leave_one_out(asked[:sentences], language, count, store)
+        some = [asked[place] for place in spread(len(asked), sentences)]
+        report.sentences = _leave_one_out(some, language, count, store)
     return report
 
 
@@ -245,9 +247,8 @@ def _ask(
     conversation: Conversation, answers: Sequence[str], embedder: Any, limit: int | None
 ) -> list[_Asked]:
     questions = [q for q in conversation.answerable if q.category in _CATEGORIES]
-    if limit is not None and len(questions) > limit:
-        places = np.linspace(0, len(questions) - 1, limit).round().astype(int)
-        questions = [questions[place] for place in places]
+    if limit is not None:
+        questions = [questions[place] for place in spread(len(questions), limit)]
     result = []
     with remember(conversation, embedder) as memory:
         for question in questions:
@@ -391,7 +392,7 @@ def _leave_one_out(
     for item in asked:
         packed = _context(item, BUDGETS[0], count)
         document, scores = Distiller(
-            language, count_tokens=count, cache=cache, decay="none"
+            language, count_tokens=count, cache=cache, score="sensitivity", decay="none"
         ).sensitivities(packed.turns)
         full = predict_answer(language, document.whole(), item.question, item.answer)
         truth, guess = [], []

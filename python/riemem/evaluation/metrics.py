@@ -16,6 +16,19 @@ NAMES = (*(f"hit@{k}" for k in HIT_SIZES), "recall@10", "all@10", "mrr")
 _CUT = 10
 
 
+def spread(size: int, limit: int) -> list[int]:
+    """Return at most `limit` places out of `size`, evenly spaced, both ends among them.
+
+    Examples
+    --------
+    >>> spread(9, 3), spread(2, 3), spread(2, 0)
+    ([0, 4, 8], [0, 1], [])
+    """
+    if size <= limit:
+        return list(range(size))
+    return [int(place) for place in np.linspace(0, size - 1, limit).round()]
+
+
 def gold_ranks(ranking: Sequence[int] | NDArray[np.int64], gold: Sequence[int]) -> list[float]:
     """Return the rank, counted from 1, of each right answer; infinite where it was not returned.
 

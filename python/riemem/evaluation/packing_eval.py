@@ -26,6 +26,7 @@ from ..store import Store
 from ..store.atoms import THRESHOLD
 from .clustering_baselines import CLUSTERINGS, cluster
 from .hybrid import KnownVectors, score_all
+from .metrics import spread
 from .packing_report import FLAT, Measured, PackingReport, entries_of, leave_one_out, rows_of
 from .packing_sizes import LineCounter, LineSizes
 from .packing_streams import PackQuestion, Stream, load_streams
@@ -200,8 +201,8 @@ class _Plan:
 def _limited(stream: Stream, limit: int | None) -> Stream:
     if limit is None or len(stream.questions) <= limit:
         return stream
-    kept = np.linspace(0, len(stream.questions) - 1, limit).round().astype(int)
-    return replace(stream, questions=tuple(stream.questions[i] for i in np.unique(kept)))
+    kept = spread(len(stream.questions), limit)
+    return replace(stream, questions=tuple(stream.questions[i] for i in kept))
 
 
 def stream_vectors(
