@@ -2,6 +2,7 @@
 
     python bench/bench_distill.py time        512-token windows, float32 and bfloat16; share outside
     python bench/bench_distill.py memory      estimate against measured peak of resident memory
+    python bench/bench_distill.py alone       the same once the allocator gave its free memory back
     python bench/bench_distill.py together    encoder + distiller + an index of 1,000 memories
 
 Each in a process of its own: an allocator keeps what another test has freed.
@@ -115,6 +116,35 @@ def measure_memory() -> None:
         )
 
 
+def measure_alone() -> None:
+    """Print the rise of passes that cannot reuse what the allocator kept (glibc alone)."""
+    import ctypes
+
+    from riemem.distill import load_language_model
+    from riemem.distill.fisher import _one_pass
+    from riemem.vram import PassPlan, VramBudget, pass_bytes
+
+    give_back = ctypes.CDLL("libc.so.6").malloc_trim
+    model = load_language_model(None)
+    spec = model.spec
+    head = 2 * spec.vocabulary * spec.hidden * (4 if model.dtype == "float32" else 2)
+    ids = model.encode(text_of(1024)).ids * 2
+    print(f"{'tokens':>6} {'again':>5} {'estimate MiB':>12} {'measured':>9} {'ratio':>6} with head")
+    with model.evaluating() as module:
+        _one_pass(model, module, ids[:16], [], PassPlan(16, 16, False, 0), "warm-up")
+        for tokens, checkpoint in ((256, False), (512, True), (512, False)):
+            give_back(0)
+            with VramBudget(10**12).measure() as seen:
+                plan = PassPlan(tokens, 128, checkpoint, 0)
+                _one_pass(model, module, ids[:tokens], [], plan, "window 1")
+            estimate = pass_bytes(spec, tokens, model.dtype, chunk_rows=128, checkpoint=checkpoint)
+            print(
+                f"{tokens:6d} {checkpoint!s:>5} {estimate / 2**20:12.0f} "
+                f"{seen.rise_bytes / 2**20:9.0f} {estimate / seen.rise_bytes:6.2f} "
+                f"{(estimate + head) / seen.rise_bytes:9.2f}"
+            )
+
+
 def measure_together() -> None:
     """Print the resident memory of everything at work, step by step."""
     import riemem
@@ -150,6 +180,9 @@ def measure_together() -> None:
 
 
 if __name__ == "__main__":
-    {"time": measure_time, "memory": measure_memory, "together": measure_together}[
-        sys.argv[1] if len(sys.argv) > 1 else "time"
-    ]()
+    {
+        "time": measure_time,
+        "memory": measure_memory,
+        "alone": measure_alone,
+        "together": measure_together,
+    }[sys.argv[1] if len(sys.argv) > 1 else "time"]()
