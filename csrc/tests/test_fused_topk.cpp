@@ -10,6 +10,7 @@
 #include "guarded.hpp"
 #include "kernels/fused_topk/fused_topk.hpp"
 #include "kernels/fused_topk/fused_topk_kernels.hpp"
+#include "kernels/quantize/quantize.hpp"
 
 using namespace riemem;
 
@@ -297,4 +298,120 @@ RIEMEM_TEST(not_finite_rows_are_found_by_number) {
     std::vector<double> norms(600);
     for (Isa isa : available_isas()) CHECK(row_norms(rows.view(), isa, norms.data()) == 300);
     CHECK(std::isfinite(norms[299]));
+}
+
+namespace {
+
+// What a scan reads beside the float32 rows, for each form of storage.
+struct Copies {
+    std::vector<std::uint8_t> tiles;
+    std::vector<float> tile_scale, residual;
+    std::vector<std::uint16_t> high;
+    std::vector<std::int16_t> low;
+
+    FusedPoints points(const Problem& problem, ScanStorage storage) {
+        const std::size_t n = problem.rows.n, d = problem.rows.d;
+        FusedPoints points = problem.points();
+        points.storage = storage;
+        residual.assign(n, 0.0f);
+        if (storage == ScanStorage::int8) {
+            tiles.assign((n + kTileRows64 - 1) / kTileRows64 * int8_tile_bytes(d), 128);
+            tile_scale.assign(n, 0.0f);
+            quantize_int8(problem.rows.view(), Rotation(d), 0, Isa::scalar, tiles.data(),
+                          tile_scale.data(), residual.data());
+            points.tiles = tiles.data();
+            points.tile_scale = tile_scale.data();
+            points.residual = residual.data();
+        } else if (storage == ScanStorage::bfloat16) {
+            high.resize(n * d);
+            low.resize(n * d);
+            split_bfloat16(problem.rows.view(), high.data(), low.data(), residual.data());
+            points.high = high.data();
+            points.low = low.data();
+            points.residual = residual.data();
+        }
+        return points;
+    }
+};
+
+// Near scores inside guard values, checked against the defining scores of the whole set.
+std::vector<double> check_near_scores(const Problem& problem, const FusedPoints& points,
+                                      const FusedOptions& options) {
+    constexpr std::size_t kGuard = 16;
+    const std::size_t n = problem.rows.n;
+    std::vector<double> out(n + 2 * kGuard, 77.0), exact(n);
+    const FusedQueries query = problem.all();
+    const double off =
+        fused_approximate(PreparedPoints(points), query, options, out.data() + kGuard);
+    for (std::size_t g = 0; g < kGuard; ++g) {
+        CHECK(out[g] == 77.0 && out[kGuard + n + g] == 77.0);
+    }
+    fused_scores<double>(problem.points(), query, options,
+                         {exact.data(), 1, n, static_cast<std::ptrdiff_t>(n)});
+    CHECK(std::isfinite(off) && off >= 0.0);
+    double most = 0.0, size = 0.0;
+    for (std::size_t i = 0; i < n; ++i) {
+        most = std::max(most, std::abs(out[kGuard + i] - exact[i]));
+        size = std::max(size, std::abs(exact[i]));
+    }
+    CHECK(most <= off);
+    CHECK(off <= (points.storage == ScanStorage::float32 ? 1e-3 : 0.5) * std::max(size, 1.0) *
+                     static_cast<double>(1 + problem.rows.d));
+    return {out.begin() + kGuard, out.end() - kGuard};
+}
+
+}  // namespace
+
+RIEMEM_TEST(near_scores_stay_inside_their_bound_on_every_isa_and_storage) {
+    const std::size_t before = num_threads();
+    for (const std::size_t d : {1u, 7u, 64u, 129u, 384u}) {
+        for (const std::size_t n : {1u, 63u, 65u, 700u}) {
+            const Problem problem(n, d, 1, static_cast<unsigned>(7 * n + d));
+            for (const ScanStorage storage :
+                 {ScanStorage::float32, ScanStorage::int8, ScanStorage::bfloat16}) {
+                Copies copies;
+                const FusedPoints points = copies.points(problem, storage);
+                for (const Isa isa : available_isas()) {
+                    for (const double weight : {0.0, 0.3, 1.0}) {
+                        FusedOptions options;
+                        options.isa = isa;
+                        options.cosine_weight = weight;
+                        options.norm = Norm::none;
+                        set_num_threads(1);
+                        const auto one = check_near_scores(problem, points, options);
+                        set_num_threads(3);
+                        CHECK(check_near_scores(problem, points, options) == one);
+                    }
+                }
+            }
+        }
+    }
+    set_num_threads(before);
+}
+
+RIEMEM_TEST(a_near_score_without_a_bound_says_so) {
+    Problem problem(70, 8, 1, 3);
+    problem.scale[69] = 1e300;
+    std::vector<double> out(70);
+    const double off = fused_approximate(PreparedPoints(problem.points()), problem.all(),
+                                         FusedOptions{}, out.data());
+    CHECK(std::isinf(off));
+}
+
+RIEMEM_TEST(some_scores_are_the_bits_of_all_scores) {
+    const Problem problem(130, 65, 1, 21);
+    const std::vector<std::int64_t> wanted = {129, 0, 64, 64, 7, 128};
+    for (const Isa isa : available_isas()) {
+        FusedOptions options;
+        options.isa = isa;
+        options.cosine_weight = 0.4;
+        options.norm = Norm::none;
+        std::vector<double> all(130), some(wanted.size());
+        fused_scores<double>(problem.points(), problem.all(), options, {all.data(), 1, 130, 130});
+        fused_some(problem.points(), problem.all(), options, wanted.data(), wanted.size(),
+                   some.data());
+        for (std::size_t j = 0; j < wanted.size(); ++j) {
+            CHECK(same_bits(some[j], all[static_cast<std::size_t>(wanted[j])]));
+        }
+    }
 }

@@ -412,8 +412,8 @@ def zero_rows(rows: F32) -> tuple[Bool, int]:
     return norms == 0.0, bad
 
 
-def unit_rows(rows: F32) -> tuple[F32, Bool, int]:
-    """L2-normalise rows through float64.
+def unit_rows(rows: F32, out: F32 | None = None) -> tuple[F32, Bool, int]:
+    """L2-normalise rows through float64, into `out` if it is given.
 
     Returns
     -------
@@ -428,7 +428,7 @@ def unit_rows(rows: F32) -> tuple[F32, Bool, int]:
         return np.ascontiguousarray(rows), np.zeros(0, bool), -1
     norms, bad = _backend.core.row_stats(rows)
     zero = norms == 0.0
-    unit = np.empty(rows.shape, np.float32)
+    unit = np.empty(rows.shape, np.float32) if out is None else out
     if bad < 0:
         _backend.core.unit_rows(rows, norms, unit)
     return unit, zero, bad

@@ -112,10 +112,18 @@ class RowStore:
         rows[:used], twin[:used] = self._rows[:used], self._twin[:used]
         self._rows, self._twin = rows, twin
 
+    def space(self, used: int, count: int) -> F32:
+        """Where to make rows that are then written behind the `used` first ones."""
+        return self._rows[used : used + count]
+
     def write(self, used: int, unit: F32) -> None:
-        """Put rows behind the `used` first ones, for which there is room."""
+        """Put rows behind the `used` first ones, for which there is room.
+
+        Rows that were made in :meth:`space` are not moved.
+        """
         end = used + unit.shape[0]
-        self._rows[used:end] = unit
+        if not np.may_share_memory(unit, self._rows):
+            self._rows[used:end] = unit
         self._find_twins(used, end)
 
     def adopt(self, rows: F32) -> None:
@@ -271,6 +279,9 @@ class SplitRows(RowStore):
         high[:used], low[:used] = self._high[:used], self._low[:used]
         residual[:used] = self._residual[:used]
         self._high, self._low, self._residual = high, low, residual
+
+    def space(self, used: int, count: int) -> F32:
+        return np.empty((count, self.dim), np.float32)
 
     def write(self, used: int, unit: F32) -> None:
         end = used + unit.shape[0]

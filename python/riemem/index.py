@@ -282,7 +282,9 @@ class RiemannianIndex:
             self._make_room(end)
             # Beyond the rows that any snapshot can see, so searches are not disturbed.
             for start in range(0, count, _ROWS):
-                self._rows.write(self._n + start, unit_rows(rows[start : start + _ROWS])[0])
+                part = rows[start : start + _ROWS]
+                unit = self._rows.space(self._n + start, part.shape[0])
+                self._rows.write(self._n + start, unit_rows(part, unit)[0])
             self._ids[self._n : end] = fresh
             if count:
                 self._next_id = max(self._next_id, int(fresh.max()) + 1)

@@ -5,18 +5,27 @@
 namespace riemem {
 namespace {
 
-// FNV-1a over 32-bit words in four chains, mixed: one chain would wait for its own products.
+// FNV-1a over 64-bit words in four chains, mixed: one chain would wait for its own products.
 std::uint64_t hash_of(const float* row, std::size_t d) {
     constexpr std::uint64_t kPrime = 0x100000001b3ull;
     std::uint64_t chain[4] = {0xcbf29ce484222325ull, 0x9e3779b97f4a7c15ull, 0xbf58476d1ce4e5b9ull,
                               0x94d049bb133111ebull};
-    for (std::size_t t = 0; t < d; t += 4) {
-        std::uint32_t bits[4] = {};
-        std::memcpy(bits, row + t, (d - t < 4 ? d - t : 4) * sizeof(float));
+    std::uint64_t bits[4] = {};
+    const auto take = [&] {
         for (std::size_t j = 0; j < 4; ++j) {
             chain[j] = (chain[j] ^ bits[j]) * kPrime;
             chain[j] ^= chain[j] >> 29;
         }
+    };
+    std::size_t t = 0;
+    for (; t + 8 <= d; t += 8) {  // of a size that the compiler knows
+        std::memcpy(bits, row + t, sizeof(bits));
+        take();
+    }
+    if (t < d) {
+        std::memset(bits, 0, sizeof(bits));
+        std::memcpy(bits, row + t, (d - t) * sizeof(float));
+        take();
     }
     std::uint64_t hash = chain[0];
     for (std::size_t j = 1; j < 4; ++j) {
