@@ -535,8 +535,7 @@ class Memory(LifeMethods, DoubtMethods):
         refinement = Refinement.of(near_duplicates, reranker)
         where = self._scope(profile, session, filters, at)
         day = None if at is None else day_of(parse_instant(at, "at"))
-        allowed = self._asleep.allowed(where, archived)
-        asleep = self._asleep.left_out(where, archived)
+        allowed, asleep = self._asleep.allowed(where, archived)
         if count == 0 or (allowed is not None and allowed.size == 0):
             return SearchResult(scoring="nothing to rank", skipped=asleep)
         rule = self._adapted(rule, where.profile, weight)

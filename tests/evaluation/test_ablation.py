@@ -7,7 +7,7 @@ import json
 from click.testing import CliRunner
 from riemem._cli.app import cli
 from riemem.embed import HashingEmbedder
-from riemem.evaluation.ablation import layers, run_ablation
+from riemem.evaluation.ablation import LIVES, layers, run_ablation
 from riemem.retrieval.fusion import rankings
 
 
@@ -28,7 +28,8 @@ def test_the_table(talk, write) -> None:
     file = write("talk.json", talk)
     report = run_ablation(file, embedder=HashingEmbedder(dim=64))
     rows = {row["name"]: row for row in report.rows}
-    assert set(rows) == {*layers(), "with feedback"}
+    assert set(rows) == {*layers(), "with feedback", *LIVES}
+    assert all(rows[name]["base"] == base for name, base in LIVES.items())
     assert rows["default"]["difference"]["mean"] == 0.0
     assert all(row["n"] == rows["default"]["n"] > 0 for row in report.rows)
     assert all(0.0 <= row["hit@10"] <= 1.0 for row in report.rows)

@@ -16,6 +16,7 @@ from ..memory import Memory
 from ..retrieval.fusion import CHANNELS, Ranking, rankings
 from ..store import feedback
 from .hybrid import KnownVectors, evidence_inside, rank_all, remember, turn_tokens
+from .lives import rank_lives
 from .locomo import Conversation, Question, load_locomo
 from .metrics import gold_ranks, paired_bootstrap, question_metrics
 from .retrieval import embed_benchmark
@@ -24,6 +25,14 @@ __all__ = ["Ablation", "layers", "run_ablation"]
 
 BASES = ("default", "slm-v3")
 TRUST = 2.0
+#: Rows after uses and maintenances (see :func:`riemem.evaluation.lives.rank_lives`), with their base.
+LIVES = {
+    "asleep half-life": "default",
+    "asleep langevin": "default",
+    "asleep half-life, taught": "default",
+    "asleep langevin, taught": "default",
+    "taught slm-v3": "slm-v3",
+}
 _COLUMNS = ("hit@1", "hit@10", "recall@10", "mrr")
 _BUDGET = 1000
 _SHOWN = 10
@@ -142,7 +151,8 @@ def run_ablation(
     One memory per conversation, told in the order of the turns. The row "with feedback" parts each
     conversation's questions into halves: what was judged about one half weighs the channels for
     the other. Of the ten memories that a question found, those that answer it are judged useful,
-    and the first one, if it does not, is judged not useful.
+    and the first one, if it does not, is judged not useful. The rows "asleep" and "taught" are the
+    lifecycle and the variances that use teaches, made in the same way.
     """
     benchmark = load_locomo(path)
     model = load_embedder(embedder)
@@ -150,7 +160,7 @@ def run_ablation(
     count, _ = models.token_counter()
     chosen = layers()
     taught = "with feedback"
-    values: dict[str, list[dict[str, float]]] = {name: [] for name in (*chosen, taught)}
+    values: dict[str, list[dict[str, float]]] = {name: [] for name in (*chosen, taught, *LIVES)}
     conflicts = superseded = 0
     for conversation in benchmark.conversations:
         make = functools.partial(remember, conversation, KnownVectors(model, known))
@@ -163,10 +173,15 @@ def run_ablation(
                 memory, [q.text for q in questions], {n: r for n, (_, r) in chosen.items()}
             )
         ranked[taught] = _with_feedback(questions, make)
+        lives = rank_lives(conversation, make)
+        ranked |= {name: lives[name] for name in LIVES}
         _measure(values, ranked, conversation, turn_tokens(conversation, count))
     names = list(chosen)
-    names.insert(names.index("slm-v3"), taught)
-    bases = {name: base for name, (base, _) in chosen.items()} | {taught: "default"}
+    own = [taught, *(name for name, base in LIVES.items() if base == "default")]
+    place = names.index("slm-v3")
+    names[place:place] = own
+    names += [name for name in LIVES if name not in own]
+    bases = {name: base for name, (base, _) in chosen.items()} | {taught: "default"} | LIVES
     return Ablation(
         {
             "file": benchmark.file,
@@ -178,7 +193,8 @@ def run_ablation(
         },
         [_row(name, bases[name], values) for name in names],
         [
-            "nobody used these memories, so learnt variances and the lifecycle change nothing here",
+            "asleep: after a maintenance at the end; what it archived cannot be found",
+            "taught: the turns that answer the other half of the questions were confirmed before",
             "trust differs only where a contradiction is open",
         ],
     )

@@ -313,10 +313,11 @@ class Asleep:
         self._known: dict[str, tuple[int, Ids | None, int]] = {}
         self._lock = threading.Lock()
 
-    def allowed(self, where: Scope, archived: bool) -> Ids | None:
-        """Return the ids of a scope that a search may return; None: all of the profile's.
+    def allowed(self, where: Scope, archived: bool) -> tuple[Ids | None, tuple[str, ...]]:
+        """Return the ids of a scope that a search may return, and a note on what it leaves out.
 
-        Archived memories are among them when `archived` says so, or when the scope names states.
+        No ids (None) mean all of the profile's. Archived memories are among them when `archived`
+        says so, or when the scope names states.
 
         Raises
         ------
@@ -326,21 +327,13 @@ class Asleep:
             raise DTypeError(f"archived: expected True or False, got {archived!r}")
         ids = find_ids(self._store, where) if where.narrowed else None
         if archived or where.by_state:
-            return ids
-        awake = self.awake(where.profile)
-        if ids is None or awake is None:
-            return awake if ids is None else ids
-        return np.intersect1d(ids, awake, assume_unique=True)
-
-    def left_out(self, where: Scope, archived: bool) -> tuple[str, ...]:
-        """Return a note on what a search does not ask because it is archived; empty: nothing."""
-        if archived or where.by_state:
-            return ()
-        count = self._of(where.profile)[1]
-        if not count:
-            return ()
+            return ids, ()
+        awake, count = self._of(where.profile)
+        if awake is None:
+            return ids, ()
         noun = "memory is" if count == 1 else "memories are"
-        return (f"{count} {noun} archived and not asked; archived=True (--archived) asks them too",)
+        note = f"{count} {noun} archived and not asked; archived=True (--archived) asks them too"
+        return awake if ids is None else np.intersect1d(ids, awake, assume_unique=True), (note,)
 
     def any(self) -> bool:
         """Whether any memory of the store is archived."""
