@@ -25,7 +25,7 @@ __all__ = ["Ablation", "layers", "run_ablation"]
 
 BASES = ("default", "slm-v3")
 TRUST = 2.0
-#: Rows after uses and maintenances (see :func:`riemem.evaluation.lives.rank_lives`), with their base.
+#: Rows after uses and maintenances (:func:`riemem.evaluation.lives.rank_lives`), by base.
 LIVES = {
     "asleep half-life": "default",
     "asleep langevin": "default",
