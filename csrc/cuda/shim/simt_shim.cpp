@@ -318,9 +318,10 @@ class Block {
     std::size_t at_barrier_ = 0;
     std::string fault_;
     Context outer_;
-    void* outer_fake_ = nullptr;
-    const void* outer_stack_ = nullptr;
-    std::size_t outer_size_ = 0;
+    // Used by the address sanitizer's build alone.
+    [[maybe_unused]] void* outer_fake_ = nullptr;
+    [[maybe_unused]] const void* outer_stack_ = nullptr;
+    [[maybe_unused]] std::size_t outer_size_ = 0;
 };
 
 Block* Block::current = nullptr;

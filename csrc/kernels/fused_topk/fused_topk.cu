@@ -79,7 +79,8 @@ __global__ void __launch_bounds__(kBlockThreads)
         bool any = !(e.cos < fused::kInfinity);
         for (int which = 0; which < 4; ++which) {
             if (!wanted[which / 2]) continue;
-            const double value = static_cast<double>(values[which * stride]);
+            const double value =
+                static_cast<double>(values[static_cast<std::size_t>(which) * stride]);
             const double bound = which < 2 ? e.cos : e.rie;
             any |= !((which % 2 == 0 ? -value : value) + bound < floor[which]);
         }

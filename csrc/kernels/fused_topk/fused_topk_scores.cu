@@ -135,7 +135,8 @@ __global__ void __launch_bounds__(kBlockThreads)
         if (points.storage == ScanStorage::int8) {
             const std::size_t groups = (d + 3) / 4;
             double* scratch = work.rotated + c * 2 * d;
-            auto* packed = reinterpret_cast<std::int32_t*>(work.vectors) + (c * 2 + v) * groups;
+            auto* packed = reinterpret_cast<std::int32_t*>(work.vectors) +
+                           (c * 2 + static_cast<std::size_t>(v)) * groups;
             codes[v] = quantise(points, given[v], scratch, scratch + d, packed, parts);
         } else {
             float* out = work.vectors + (c * 2 + static_cast<std::size_t>(v)) * d;

@@ -1,6 +1,11 @@
 // A set of points and queries for the processor and, on the SIMT shim, for the kernels of the GPU.
 #pragma once
 
+// clang counts the literals of `for (std::size_t n : {1, 31})` as conversions; gcc does not.
+#if defined(__clang__)
+#pragma clang diagnostic ignored "-Wsign-conversion"
+#endif
+
 #include <cmath>
 #include <cstring>
 #include <memory>
