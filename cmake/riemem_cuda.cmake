@@ -9,13 +9,15 @@ if(CMAKE_CUDA_COMPILER)
 elseif(DEFINED ENV{CUDACXX})
   set(riemem_nvcc "$ENV{CUDACXX}")
 else()
-  find_program(RIEMEM_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATH_SUFFIXES bin)
+  # What the message says and no more: a toolkit that is on no path was not meant to be used.
+  find_program(RIEMEM_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATH_SUFFIXES bin
+    NO_CMAKE_SYSTEM_PATH)
   set(riemem_nvcc "${RIEMEM_NVCC}")
 endif()
 if(NOT riemem_nvcc)
   message(FATAL_ERROR
-    "RIEMEM_CUDA=ON needs the CUDA toolkit, but no nvcc was found. Put it on PATH, or set CUDACXX "
-    "or CMAKE_CUDA_COMPILER, or build for the CPU with RIEMEM_CUDA=OFF.")
+    "RIEMEM_CUDA=ON needs the CUDA toolkit, but no nvcc was found. Put it on PATH, or set CUDACXX, "
+    "CUDA_HOME or CMAKE_CUDA_COMPILER, or build for the CPU with RIEMEM_CUDA=OFF.")
 endif()
 
 execute_process(COMMAND "${riemem_nvcc}" --version
