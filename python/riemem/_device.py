@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -63,7 +64,7 @@ class View:
         return int(np.prod(self.shape, dtype=np.int64))
 
 
-class Library:
+class Library(ABC):
     """What is asked of a library of device arrays."""
 
     name = ""
@@ -78,53 +79,53 @@ class Library:
             self._module = import_module(self.name)
         return self._module
 
+    @abstractmethod
     def owns(self, value: object) -> bool:
         """Say whether a value is a device array of this library."""
-        raise NotImplementedError
 
+    @abstractmethod
     def view(self, value: Any, name: str) -> View:
         """Describe an array of this library."""
-        raise NotImplementedError
 
+    @abstractmethod
     def adopt(self, value: object) -> Any:
         """Make an array of this library of another one's memory, without a copy."""
-        raise NotImplementedError
 
+    @abstractmethod
     def empty(self, shape: Sequence[int], dtype: str, device: int) -> Any:
         """Memory that is not filled."""
-        raise NotImplementedError
 
+    @abstractmethod
     def put(self, array: NDArray[Any], device: int) -> Any:
         """Copy a host array to the device."""
-        raise NotImplementedError
 
+    @abstractmethod
     def write(self, target: Any, start: int, array: Any) -> None:
         """Copy rows of a host or device array behind the first `start` ones of `target`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def get(self, array: Any) -> NDArray[Any]:
         """Copy to the host; waits for the device."""
-        raise NotImplementedError
 
+    @abstractmethod
     def ones(self, count: int, device: int) -> Any:
         """Bytes that are 1."""
-        raise NotImplementedError
 
+    @abstractmethod
     def both(self, first: Any, second: Any) -> Any:
         """Elementwise and of two masks, as contiguous bytes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def truth(self, flags: Any) -> Any:
         """Bytes as this library's booleans, in the same memory."""
-        raise NotImplementedError
 
+    @abstractmethod
     def stream(self, device: int) -> int:
         """The current stream as a number."""
-        raise NotImplementedError
 
+    @abstractmethod
     def guard(self, device: int) -> contextlib.AbstractContextManager[Any]:
         """Make a device the current one for a while."""
-        raise NotImplementedError
 
     @contextlib.contextmanager
     def working(self, device: int) -> Iterator[int]:

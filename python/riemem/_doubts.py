@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from riemem.consistency import Conflict, ConsistencyReport, examine
 from riemem.errors import ArgumentError, DTypeError
@@ -36,12 +36,13 @@ class DoubtMethods:
     _profile: str
     _adaptive: bool
 
-    def _scope(self, profile: str | None, session: str | None, filters: Any) -> Scope:
-        raise NotImplementedError
+    if TYPE_CHECKING:  # what Memory defines
 
-    def search(self, query: str, *, k: int = 10, profile: str | None = None) -> SearchResult:
-        """Defined by Memory."""
-        raise NotImplementedError
+        def _scope(self, profile: str | None, session: str | None, filters: Any) -> Scope: ...
+
+        def search(
+            self, query: str, *, k: int = 10, profile: str | None = None
+        ) -> SearchResult: ...
 
     # -- conflicts ---------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from riemem.errors import ArgumentError, DTypeError, MemoryNotFoundError
 from riemem.lifecycle import Policy
@@ -27,8 +27,9 @@ class LifeMethods:
     _store: Store
     _embedder: TurnEmbedder
 
-    def _scope(self, profile: str | None, session: str | None, filters: Any) -> Scope:
-        raise NotImplementedError
+    if TYPE_CHECKING:  # what Memory defines
+
+        def _scope(self, profile: str | None, session: str | None, filters: Any) -> Scope: ...
 
     def used(
         self,

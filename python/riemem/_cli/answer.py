@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from .options import Opener, scope_options, with_store
+from .options import Opener, budget_option, scope_options, with_store
 from .output import emit, note, safe
 
 __all__ = ["COMMANDS"]
@@ -22,15 +22,7 @@ __all__ = ["COMMANDS"]
     show_default=True,
     help="A: what was said, no language model. B: a local model answers. (C: from Python.)",
 )
-@click.option(
-    "--budget",
-    "--token-budget",
-    "token_budget",
-    type=click.IntRange(min=1),
-    default=500,
-    show_default=True,
-    help="Most tokens of the context.",
-)
+@budget_option(500)
 @click.option("--model", help="Of mode B. Default: smollm2-135m.")
 @click.option("--distil", is_flag=True, help="Mode B: let the model shorten the context.")
 @scope_options

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import ArgumentError, InputFileError
-from .options import INSTANT, Opener, archived_option, scope_options, with_store
+from .options import (
+    INSTANT,
+    Opener,
+    archived_option,
+    budget_option,
+    scope_options,
+    with_store,
+)
 from .output import emit, instant, note, paragraph, safe
 
 if TYPE_CHECKING:
@@ -165,15 +172,7 @@ def _note_skipped(skipped: Sequence[str], as_json: bool) -> None:
 
 @click.command("recall")
 @click.argument("query")
-@click.option(
-    "--budget",
-    "--token-budget",
-    "token_budget",
-    type=_COUNT,
-    default=1000,
-    show_default=True,
-    help="Most tokens of the context; never exceeded.",
-)
+@budget_option(1000)
 @click.option(
     "--layout",
     type=click.Choice(["flat", "grouped"]),

@@ -30,6 +30,7 @@ __all__ = [
     "MissingStoreError",
     "Opener",
     "archived_option",
+    "budget_option",
     "default_store",
     "json_option",
     "load_embedder",
@@ -163,6 +164,19 @@ def embedder_option(function: F) -> F:
         help="minilm (the default), a model folder, an id in the local Hugging Face cache, or "
         "hashing[:DIM]: no model, finds shared words only, for tests and machines without one.",
     )(function)
+
+
+def budget_option(default: int) -> Callable[[F], F]:
+    """Add ``--budget``, the most tokens of a context."""
+    return click.option(
+        "--budget",
+        "--token-budget",
+        "token_budget",
+        type=click.IntRange(min=1),
+        default=default,
+        show_default=True,
+        help="Most tokens of the context; never exceeded.",
+    )
 
 
 def archived_option(function: F) -> F:
