@@ -18,7 +18,7 @@ from ..store import feedback
 from .hybrid import KnownVectors, evidence_inside, rank_all, remember, turn_tokens
 from .lives import rank_lives
 from .locomo import Conversation, Question, load_locomo
-from .metrics import gold_ranks, paired_bootstrap, question_metrics
+from .metrics import gold_ranks, paired_bootstrap, question_metrics, shown_interval
 from .retrieval import embed_benchmark
 
 __all__ = ["Ablation", "layers", "run_ablation"]
@@ -79,7 +79,7 @@ class Ablation:
         for row in self.rows:
             found = row["difference"]
             values = "".join(f" {row[c]:{_wide(c)}.3f}" for c in (*_COLUMNS, "evidence"))
-            changed = f"{found['mean']:+.3f} [{found['low']:+.3f}, {found['high']:+.3f}]"
+            changed = shown_interval(found)
             if row["name"] == row["base"]:
                 changed = "(the base)"
             lines.append(f"{row['name']:31}{values}  {changed}")

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from .metrics import shown_interval
+
 __all__ = ["CompressionReport"]
 
 
@@ -102,7 +104,7 @@ def _line(row: Mapping[str, Any]) -> str:
         for name in ("all_answer_words", "evidence_words", "numbers", "dates", "names", "negations")
     )
     difference = row["difference"]
-    interval = f"{difference['mean']:+.3f} [{difference['low']:+.3f}, {difference['high']:+.3f}]"
+    interval = shown_interval(difference)
     model = "".join(
         f" {row[name]:6.2f}" if row.get(name) is not None else f" {'':6}"
         for name in ("delta_nll", "kl")

@@ -174,3 +174,14 @@ def average(questions: Sequence[Mapping[str, float]]) -> dict[str, float]:
     0.75
     """
     return {name: float(np.mean([values[name] for values in questions])) for name in NAMES}
+
+
+def shown_interval(found: Mapping[str, float]) -> str:
+    """Return what :func:`paired_bootstrap` found as one text.
+
+    Examples
+    --------
+    >>> shown_interval({"mean": 0.25, "low": -0.5, "high": 1.0})
+    '+0.250 [-0.500, +1.000]'
+    """
+    return f"{found['mean']:+.3f} [{found['low']:+.3f}, {found['high']:+.3f}]"

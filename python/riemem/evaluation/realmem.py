@@ -23,7 +23,7 @@ from ..retrieval.fusion import Ranking, rankings
 from ..store import Store
 from .hybrid import BUDGETS, KnownVectors, rank_all
 from .locomo import _get, _kind, _read_json
-from .metrics import paired_bootstrap
+from .metrics import paired_bootstrap, shown_interval
 from .retrieval import Progress, _embed
 
 __all__ = ["Persona", "RealMemReport", "load_realmem", "run_realmem"]
@@ -103,7 +103,9 @@ class RealMemReport:
             lines.append(f"{row['name']:16}{row['n']:5d}{values}")
         lines += ["", f"{'recall@10':16}{'minus cosine (95 %)':>28}{'minus bm25 (95 %)':>28}"]
         for row in self.rows:
-            shown = "".join(f"{_interval(row[key]):>28}" for key in ("minus_cosine", "minus_bm25"))
+            shown = "".join(
+                f"{shown_interval(row[key]):>28}" for key in ("minus_cosine", "minus_bm25")
+            )
             lines.append(f"{row['name']:16}{shown}")
         return "\n".join(lines)
 
@@ -293,7 +295,3 @@ def _measure(
                 reached.add(session_of[row])
         values[f"inside {budget}"] = sum(g in reached for g in gold) / len(gold)
     return values
-
-
-def _interval(found: Mapping[str, float]) -> str:
-    return f"{found['mean']:+.3f} [{found['low']:+.3f}, {found['high']:+.3f}]"

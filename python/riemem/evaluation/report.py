@@ -8,7 +8,7 @@ from typing import Any
 
 from .latency import latency_text
 from .locomo import CATEGORIES
-from .metrics import NAMES
+from .metrics import NAMES, shown_interval
 
 _COLUMNS = (*NAMES, "hubness")
 _COMPARED = ("hit@10", "recall@10")
@@ -129,5 +129,4 @@ def _tables(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _interval(row: dict[str, Any], name: str) -> str:
-    found = row["difference_to_cosine"][name]
-    return f"{found['mean']:+.3f} [{found['low']:+.3f}, {found['high']:+.3f}]"
+    return shown_interval(row["difference_to_cosine"][name])
