@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from riemem.errors import ArgumentError, DTypeError, MemoryNotFoundError
+from riemem.errors import ArgumentError, DTypeError
 from riemem.lifecycle import Policy
 from riemem.retrieval.embedding import Progress, TurnEmbedder
 from riemem.retrieval.hits import check_query
@@ -148,10 +148,7 @@ class LifeMethods:
         MemoryNotFoundError
         """
         memory_id = check_id(id)
-        found = awake.life_of(self._store, self._scope(profile, session, filters), memory_id)
-        if found is None:
-            raise MemoryNotFoundError(f"id: there is no memory {memory_id} in this scope")
-        return found
+        return awake.life_of(self._store, self._scope(profile, session, filters), memory_id)
 
     def maintain(
         self,

@@ -26,7 +26,7 @@ from riemem.errors import (
 )
 from riemem.lifecycle import DIM, STATES, Lives, Policy, advance, distance, policy_named
 from riemem.store.filters import Scope
-from riemem.store.reads import find_ids
+from riemem.store.reads import find_ids, require_one
 from riemem.store.sqlite import Store, get_meta, has_table, set_meta
 from riemem.store.times import format_instant
 from riemem.store.uses import Log, cut_log, read_log
@@ -247,14 +247,15 @@ def _write(
     return True
 
 
-def life_of(store: Store, where: Scope, memory_id: int) -> Life | None:
-    """Return how awake a memory of the scope is, or None when there is no such memory."""
+def life_of(store: Store, where: Scope, memory_id: int) -> Life:
+    """Return how awake a memory of the scope is.
+
+    Raises
+    ------
+    MemoryNotFoundError
+    """
     with store.reading() as connection:
-        found = connection.execute(
-            f"SELECT 1 FROM memories WHERE id = ? AND {where.where}", (memory_id, *where.parameters)
-        ).fetchone()
-        if found is None:
-            return None
+        require_one(connection, where, memory_id, "1")
         if not has_table(connection, "lifecycle"):
             return Life(STATES[0], 1.0, 0.0, 0, 0, 0.0, None)
         row = connection.execute(

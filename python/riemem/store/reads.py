@@ -104,13 +104,27 @@ def revision_of(store: Store, where: Scope, memory_id: int) -> tuple[Record, int
     MemoryNotFoundError
     """
     with store.reading() as connection:
-        row = connection.execute(
-            f"SELECT {_COLUMNS}, revision FROM memories WHERE id = ? AND {where.where}",
-            (memory_id, *where.parameters),
-        ).fetchone()
+        row = require_one(connection, where, memory_id, f"{_COLUMNS}, revision")
+    return _record(row), int(row[-1])
+
+
+def require_one(
+    connection: sqlite3.Connection, where: Scope, memory_id: int, columns: str
+) -> tuple[Any, ...]:
+    """Return columns of one memory of a scope.
+
+    Raises
+    ------
+    MemoryNotFoundError
+        There is none with this id in the scope.
+    """
+    row: tuple[Any, ...] | None = connection.execute(
+        f"SELECT {columns} FROM memories WHERE id = ? AND {where.where}",
+        (memory_id, *where.parameters),
+    ).fetchone()
     if row is None:
         raise MemoryNotFoundError(f"id: there is no memory {memory_id} in this scope")
-    return _record(row), int(row[-1])
+    return row
 
 
 def find_records(

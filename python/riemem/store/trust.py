@@ -15,6 +15,7 @@ from typing import Any
 
 from riemem.errors import ArgumentError, MemoryNotFoundError
 from riemem.store.filters import Scope
+from riemem.store.reads import require_one
 from riemem.store.sqlite import Store, Transaction, has_table
 from riemem.store.times import format_instant, now_us
 
@@ -241,12 +242,7 @@ def history(store: Store, where: Scope, memory_id: int) -> list[Event]:
     MemoryNotFoundError
     """
     with store.reading() as connection:
-        row = connection.execute(
-            f"SELECT created_at FROM memories WHERE id = ? AND {where.where}",
-            (memory_id, *where.parameters),
-        ).fetchone()
-        if row is None:
-            raise MemoryNotFoundError(f"id: there is no memory {memory_id} in this scope")
+        row = require_one(connection, where, memory_id, "created_at")
         rows: list[tuple[Any, ...]] = []
         if has_table(connection, "history"):
             rows = connection.execute(
