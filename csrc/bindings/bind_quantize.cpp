@@ -79,6 +79,7 @@ void bind_quantize(py::module_& module) {
     module.def("join_bfloat16", &joined, arg("high").noconvert(), arg("low").noconvert());
     py::class_<Twins>(module, "Twins")
         .def(py::init<>())
+        .def("reserve", &Twins::reserve, arg("rows"))
         .def("extend", &extend, arg("rows").noconvert(), arg("begin"), arg("twin").noconvert());
 }
 

@@ -14,6 +14,7 @@ namespace riemem {
 namespace py = pybind11;
 
 void bind_core(py::module_& module);
+void bind_fetch(py::module_& module);
 void bind_fisher_rao(py::module_& module);
 void bind_fused_topk(py::module_& module);
 void bind_langevin(py::module_& module);

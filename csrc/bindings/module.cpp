@@ -24,6 +24,7 @@ PYBIND11_MODULE(_core, module) {
         }
     });
     riemem::bind_core(module);
+    riemem::bind_fetch(module);
     riemem::bind_fisher_rao(module);
     riemem::bind_fused_topk(module);
     riemem::bind_langevin(module);

@@ -1,3 +1,4 @@
+from collections.abc import Iterator
 from typing import Any, overload
 
 import numpy as np
@@ -132,6 +133,7 @@ class FisherRaoPoints:
 
 class Twins:
     def __init__(self) -> None: ...
+    def reserve(self, rows: int) -> None: ...
     def extend(self, rows: NDArray[np.float32], begin: int, twin: NDArray[np.int32]) -> None: ...
 
 int8_tile_rows: int
@@ -149,6 +151,11 @@ def split_bfloat16(
     rows: NDArray[np.float32],
 ) -> tuple[NDArray[np.uint16], NDArray[np.int16], NDArray[np.float32]]: ...
 def join_bfloat16(high: NDArray[np.uint16], low: NDArray[np.int16]) -> NDArray[np.float32]: ...
+def fetch(
+    tuples: Iterator[tuple[int | bytes, ...]],
+    numbers: NDArray[np.int64],
+    blobs: NDArray[np.uint8],
+) -> tuple[int, int]: ...
 def unit_rows(
     rows: NDArray[np.float32], norms: NDArray[np.float64], out: NDArray[np.float32]
 ) -> None: ...

@@ -404,16 +404,20 @@ def convert(found: TopK, template: object) -> TopK:
     )
 
 
-def zero_rows(rows: F32) -> tuple[Bool, int]:
-    """Which rows are zero vectors, and the first row with NaN or an infinity, or -1."""
-    if rows.shape[0] == 0:
-        return np.zeros(0, bool), -1
-    norms, bad = _backend.core.row_stats(rows)
-    return norms == 0.0, bad
+def row_norms(rows: F32) -> tuple[F64, int]:
+    """Lengths of rows, 0 for zero vectors alone; the first row with NaN or an infinity, or -1."""
+    return (np.zeros(0), -1) if rows.shape[0] == 0 else _backend.core.row_stats(rows)
 
 
-def unit_rows(rows: F32, out: F32 | None = None) -> tuple[F32, Bool, int]:
+def unit_rows(rows: F32, out: F32 | None = None, norms: F64 | None = None) -> tuple[F32, Bool, int]:
     """L2-normalise rows through float64, into `out` if it is given.
+
+    Parameters
+    ----------
+    rows : ndarray of float32, shape (N, d)
+    out : ndarray of float32, shape (N, d), optional
+    norms : ndarray of float64, shape (N,), optional
+        Those of :func:`row_norms`, if they are known and all rows are finite.
 
     Returns
     -------
@@ -426,7 +430,9 @@ def unit_rows(rows: F32, out: F32 | None = None) -> tuple[F32, Bool, int]:
     """
     if rows.shape[0] == 0:
         return np.ascontiguousarray(rows), np.zeros(0, bool), -1
-    norms, bad = _backend.core.row_stats(rows)
+    bad = -1
+    if norms is None:
+        norms, bad = _backend.core.row_stats(rows)
     zero = norms == 0.0
     unit = np.empty(rows.shape, np.float32) if out is None else out
     if bad < 0:

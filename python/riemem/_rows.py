@@ -110,6 +110,8 @@ class RowStore:
         rows = self._room(capacity)
         twin = np.empty(capacity, np.int32)
         rows[:used], twin[:used] = self._rows[:used], self._twin[:used]
+        if self._twins is not None:
+            self._twins.reserve(capacity)
         self._rows, self._twin = rows, twin
 
     def space(self, used: int, count: int) -> F32:

@@ -36,12 +36,12 @@ from riemem._fused import (
     convert,
     prepare_points,
     prepare_queries,
+    row_norms,
     score_rows,
     score_some,
     topk,
     unit_rows,
     why_cosine,
-    zero_rows,
 )
 from riemem._gaussian import Moments
 from riemem._index_device import DeviceRows, to_host
@@ -267,12 +267,12 @@ class RiemannianIndex:
         if self._device is not None and is_device(X):
             X = to_host(X, "X")
         rows = as_rows(X, "X", dim=self._dim, one_row=True)
-        zero, bad = zero_rows(rows)
+        norms, bad = row_norms(rows)
         raise_if_bad_row(bad, "X")
-        if zero.any():
+        if not norms.all():
             raise ZeroVectorError(
                 "X: expected vectors with a direction, got the zero vector in row "
-                f"{int(np.argmax(zero))}"
+                f"{int(np.argmin(norms))}"
             )
         count = rows.shape[0]
         given = None if ids is None else as_ids(ids, count)
@@ -282,9 +282,9 @@ class RiemannianIndex:
             self._make_room(end)
             # Beyond the rows that any snapshot can see, so searches are not disturbed.
             for start in range(0, count, _ROWS):
-                part = rows[start : start + _ROWS]
+                part, lengths = rows[start : start + _ROWS], norms[start : start + _ROWS]
                 unit = self._rows.space(self._n + start, part.shape[0])
-                self._rows.write(self._n + start, unit_rows(part, unit)[0])
+                self._rows.write(self._n + start, unit_rows(part, unit, lengths)[0])
             self._ids[self._n : end] = fresh
             if count:
                 self._next_id = max(self._next_id, int(fresh.max()) + 1)

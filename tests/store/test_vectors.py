@@ -1,11 +1,20 @@
 from __future__ import annotations
 
+import sqlite3
 import struct
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from riemem.errors import DTypeError, NotFiniteError, ShapeError, StoreCorruptError, ZeroVectorError
-from riemem.store.vectors import check_rows, decode, encode
+from riemem.errors import (
+    ArgumentError,
+    DTypeError,
+    NotFiniteError,
+    ShapeError,
+    StoreCorruptError,
+    ZeroVectorError,
+)
+from riemem.store.vectors import check_rows, decode, encode, fetch_vectors
 
 
 def test_blobs_are_little_endian_float32() -> None:
@@ -28,6 +37,48 @@ def test_strided_rows_are_encoded_in_their_order(view: object) -> None:
 def test_a_blob_of_another_size_is_damage_and_is_named() -> None:
     with pytest.raises(StoreCorruptError, match=r"^vector 17 has 4 bytes, expected 8"):
         decode([b"\0" * 8, b"\0" * 4], 2, [16, 17])
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 4, 5, 8, 9])
+def test_a_cursor_is_read_in_parts(count: int) -> None:
+    rows = np.random.default_rng(count).normal(size=(count, 3)).astype(np.float32)
+    numbers = np.array([[7 * i, i % 2, 2**62 - i] for i in range(count)]).reshape(count, 3)
+    connection = sqlite3.connect(":memory:")
+    connection.execute("CREATE TABLE t (a, b, c, d)")
+    connection.executemany(
+        "INSERT INTO t VALUES (?, ?, ?, ?)",
+        [(*own, row) for own, row in zip(numbers.tolist(), encode(rows), strict=True)],
+    )
+    found = [
+        (own.T.copy(), part.copy())
+        for own, part in fetch_vectors(connection.execute("SELECT * FROM t"), 3, 4)
+    ]
+    connection.close()
+    assert [len(own) for own, _ in found] == [4] * (count // 4) + [count % 4] * (count % 4 > 0)
+    assert np.array_equal(np.concatenate([numbers[:0], *(own for own, _ in found)]), numbers)
+    assert np.array_equal(np.concatenate([rows[:0], *(part for _, part in found)]), rows)
+
+
+def test_what_a_cursor_may_not_hold_is_named() -> None:
+    good = (1, 0, 5, b"\0" * 8)
+    for size in (0, 4, 12):
+        stored = iter([good, (2, 0, 17, b"\0" * size), good])
+        with pytest.raises(StoreCorruptError, match=rf"^vector 17 has {size} bytes, expected 8"):
+            list(fetch_vectors(stored, 2, 10))
+    for odd in ((1, 0, b"\0" * 8), (1, 0, 5, "text"), [1, 0, 5, b"\0" * 8], (1, 0, 5, None)):
+        with pytest.raises(ArgumentError, match=r"^tuples: expected integers and"):
+            list(fetch_vectors(iter([good, odd]), 2, 10))  # type: ignore[list-item]
+    with pytest.raises(TypeError):
+        list(fetch_vectors(iter([good, ("one", 0, 5, b"\0" * 8)]), 2, 10))
+    with pytest.raises(OverflowError):
+        list(fetch_vectors(iter([good, (2**63, 0, 5, b"\0" * 8)]), 2, 10))
+
+    def broken() -> Iterator[tuple[object, ...]]:
+        yield good
+        raise sqlite3.DatabaseError("disk I/O error")
+
+    with pytest.raises(sqlite3.DatabaseError, match="disk I/O error"):
+        list(fetch_vectors(broken(), 2, 10))
 
 
 def test_rows_are_brought_to_length_one() -> None:

@@ -172,17 +172,25 @@ class Corpus:
         with self._store.reading() as connection:
             revision = int(get_meta(connection, "revision") or 0)
             pieces = read_pieces(connection, self._profile)
+        lines: list[Lines] = []
+        turns: list[Turn | None] = []
+        spoken: list[Spoken | int] = []
+        start = 0
         for piece in pieces:
-            start = self._ids.size
+            own = (start, start + len(piece))
+            start = own[1]
+            spoken.append(len(piece) if piece.spoken is None else piece.spoken)
             if piece.lines is None:
-                self._append_rows(piece.rows)
+                made = [turn_of(row) for row in piece.rows]
+                turns += made
+                lines += self._lines_of(piece.rows, made)
                 continue
-            self._append(piece.lines)
-            n = len(piece.lines)
-            self._derived.append(piece.lines.ids.tolist(), [None] * n, piece.spoken)
-            self._kept["words"].append((start, start + n))
+            lines.append(piece.lines)
+            turns += [None] * len(piece)
+            self._kept["words"].append(own)
             if piece.spoken is not None:
-                self._kept["dates"].append((start, start + n))
+                self._kept["dates"].append(own)
+        self._append(lines, turns, spoken)
         self._revision = revision
 
     def _take_over(self) -> None:
@@ -287,7 +295,8 @@ class Corpus:
                 self._kept[kind] = apart(kept, [(row, row + 1) for row in gone])
             for row in gone:
                 self._derived.erase(row)
-        self._append_rows(rows)
+        turns = [turn_of(row) for row in rows]
+        self._append(self._lines_of(rows, turns), turns, [len(rows)])
         return bool(gone or rows)
 
     def _living(self) -> dict[int, int]:
@@ -297,31 +306,43 @@ class Corpus:
         self._named = self._ids.size
         return self._row_of
 
-    def _append_rows(self, rows: Sequence[tuple[Any, ...]]) -> None:
-        turns = [turn_of(row) for row in rows]
-        self._derived.append([row[0] for row in rows], turns, None)
-        for start in range(0, len(rows), PART_TEXTS):
-            own = slice(start, start + PART_TEXTS)
-            words = self._postings.make([words_of(turn) for turn in turns[own]])
-            self._append(lines_of(rows[own], turns[own], words))
+    def _lines_of(self, rows: Sequence[tuple[Any, ...]], turns: Sequence[Turn]) -> list[Lines]:
+        parts = [slice(at, at + PART_TEXTS) for at in range(0, len(rows), PART_TEXTS)]
+        return [
+            lines_of(
+                rows[own], turns[own], self._postings.make([words_of(turn) for turn in turns[own]])
+            )
+            for own in parts
+        ]
 
-    def _append(self, lines: Lines) -> None:
-        n = len(lines)
+    def _append(
+        self,
+        new: Sequence[Lines],
+        turns: Sequence[Turn | None],
+        spoken: Sequence[Spoken | int],
+    ) -> None:
+        """Add the lines of consecutive memories, in parts, and the other two of all of them."""
 
-        def join(old: Any, values: Any) -> Any:
-            return np.concatenate([old, values.astype(old.dtype, copy=False)])
+        def join(old: Any, values: Sequence[Any]) -> Any:
+            return np.concatenate([old, *(own.astype(old.dtype, copy=False) for own in values)])
 
-        self._ids = join(self._ids, lines.ids)
-        self._alive = join(self._alive, np.ones(n, np.bool_))
-        self._observed = join(self._observed, lines.observed)
-        speakers = _numbers(self._speaker_numbers, lines.speaker_names)
-        sessions = _numbers(self._session_numbers, lines.session_names)
-        self._speakers = join(self._speakers, speakers[lines.speakers])
-        self._sessions = join(self._sessions, sessions[lines.sessions])
-        self._days = join(self._days, lines.days)
-        self._sizes = join(self._sizes, lines.sizes)
-        self._questions = join(self._questions, lines.asks)
-        self._postings.adopt([lines.words])
+        before = self._ids.size
+        self._ids = join(self._ids, [lines.ids for lines in new])
+        self._derived.append(self._ids[before:], turns, spoken)
+        self._alive = join(self._alive, [np.ones(len(lines), np.bool_) for lines in new])
+        self._observed = join(self._observed, [lines.observed for lines in new])
+        self._speakers = join(
+            self._speakers,
+            [_numbers(self._speaker_numbers, own.speaker_names)[own.speakers] for own in new],
+        )
+        self._sessions = join(
+            self._sessions,
+            [_numbers(self._session_numbers, own.session_names)[own.sessions] for own in new],
+        )
+        self._days = join(self._days, [lines.days for lines in new])
+        self._sizes = join(self._sizes, [lines.sizes for lines in new])
+        self._questions = join(self._questions, [lines.asks for lines in new])
+        self._postings.adopt([lines.words for lines in new])
 
     def _make_view(self) -> CorpusView:
         before, after = self._neighbours()

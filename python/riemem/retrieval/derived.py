@@ -14,6 +14,8 @@ from riemem.retrieval.spoken import Spoken, spoken_of
 
 __all__ = ["Derived"]
 
+Ids = npt.NDArray[np.int64]
+
 
 class Derived:
     """Values per row, made at the first ask.
@@ -30,21 +32,34 @@ class Derived:
         self.turns: list[Turn | None] = []
         self.known: npt.NDArray[np.bool_] = np.empty(0, np.bool_)  # rows that `spoken` is about
         self._spoken = Spoken.nothing()
-        self._ids: list[int] = []
+        self._ids: Ids = np.empty(0, np.int64)
         self._read = read
         self._columns: dict[str, list[Any]] = {}
         self._lock = threading.Lock()
 
     def append(
-        self, ids: Sequence[int], turns: Sequence[Turn | None], spoken: Spoken | None
+        self, ids: Ids, turns: Sequence[Turn | None], spoken: Sequence[Spoken | int]
     ) -> None:
-        """Add rows; a turn that is None is read when it is needed."""
+        """Add rows.
+
+        Parameters
+        ----------
+        ids : (n,) int64 ndarray
+        turns : sequence of Turn
+            One that is None is read when it is needed.
+        spoken : sequence
+            What the rows speak of, piece by piece; the number of rows where that is not known.
+        """
+        known = [
+            np.full(own if isinstance(own, int) else len(own), not isinstance(own, int))
+            for own in spoken
+        ]
+        pieces = [Spoken.nothing(own) if isinstance(own, int) else own for own in spoken]
         with self._lock:
-            self._ids += ids
+            self._ids = np.concatenate([self._ids, ids])
             self.turns += turns
-            n = len(ids)
-            self.known = np.concatenate([self.known, np.full(n, spoken is not None)])
-            self._spoken = self._spoken.then(Spoken.nothing(n) if spoken is None else spoken)
+            self.known = np.concatenate([self.known, *known])
+            self._spoken = self._spoken.then(*pieces)
 
     def column(self, name: str, derive: Callable[[Turn], Any], n: int) -> Sequence[Any]:
         """A value per row of the first n."""
@@ -66,10 +81,11 @@ class Derived:
             return self._spoken.cut(0, n)
 
     def _texts(self, rows: Sequence[int]) -> list[Turn]:
-        ids = [self._ids[row] for row in rows if self.turns[row] is None]
-        read = self._read(ids) if ids else {}
+        ids = self._ids[rows].tolist()
+        missing = [i for i, row in zip(ids, rows, strict=True) if self.turns[row] is None]
+        read = self._read(missing) if missing else {}
         # What is no longer there is hidden at the next look at the store.
-        return [self.turns[row] or read.get(self._ids[row], NOTHING) for row in rows]
+        return [self.turns[row] or read.get(i, NOTHING) for i, row in zip(ids, rows, strict=True)]
 
     def erase(self, row: int) -> None:
         """Leave nothing of a forgotten text in memory."""

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from riemem.retrieval.lines import Lines
 from riemem.retrieval.postings import Part, in_order
 from riemem.retrieval.spoken import Spoken
+from riemem.store.reads import population
 from riemem.store.segments import Segment, pack, read_segments, unpack
 
 __all__ = ["COLUMNS", "Piece", "apart", "dates_segment", "read_pieces", "words_segment"]
@@ -40,27 +41,34 @@ def read_pieces(connection: sqlite3.Connection, profile: str) -> list[Piece]:
         (found.first, found.last): Spoken(**unpack(found.data)[0])
         for found in read_segments(connection, profile, "dates")
     }
+    there, alone = population(connection, profile)
+    if there == sum(map(len, words)):
+        return [Piece(own, dates.get((int(own.ids[0]), int(own.ids[-1])))) for own in words]
+    (largest,) = connection.execute("SELECT max(id) FROM memories").fetchone()
+    end = 1 + (largest or 0)
     pieces = []
     after = -1
     for lines in words:
         first, last = int(lines.ids[0]), int(lines.ids[-1])
-        pieces += _between(connection, profile, after, first)
+        pieces += _between(connection, profile, after, first, alone)
         pieces.append(Piece(lines, dates.get((first, last))))
         after = last
-    pieces += _between(connection, profile, after, 2**63 - 1)
-    (there,) = connection.execute(
-        "SELECT count(*) FROM memories WHERE profile = ?", (profile,)
-    ).fetchone()
+    pieces += _between(connection, profile, after, end, alone)
     if sum(map(len, pieces)) != there:  # memories came in by another way than ours
-        return _between(connection, profile, -1, 2**63 - 1)
+        return _between(connection, profile, -1, end, alone)
     return pieces
 
 
-def _between(connection: sqlite3.Connection, profile: str, after: int, before: int) -> list[Piece]:
+def _between(
+    connection: sqlite3.Connection, profile: str, after: int, before: int, alone: bool
+) -> list[Piece]:
     if before - after <= 1:
         return []
+    # By id, unless another profile has most of them: an index would visit the whole profile.
+    by_id = "NOT INDEXED" if alone else ""
     rows = connection.execute(
-        f"SELECT {COLUMNS} FROM memories WHERE profile = ? AND id > ? AND id < ? ORDER BY id",
+        f"SELECT {COLUMNS} FROM memories {by_id} "
+        "WHERE profile = ? AND id > ? AND id < ? ORDER BY id",
         (profile, after, before),
     ).fetchall()
     return [Piece(None, rows=rows)] if rows else []

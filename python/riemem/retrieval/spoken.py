@@ -53,14 +53,18 @@ class Spoken:
         none = np.empty(0, np.int32)
         return Spoken(np.zeros(n, np.bool_), none, none, none)
 
-    def then(self, other: Spoken) -> Spoken:
-        """These rows, then those of another."""
-        step = np.int32(len(self))
+    def then(self, *others: Spoken) -> Spoken:
+        """These rows, then those of others."""
+        parts = (self, *others)
+        ends = np.cumsum([len(part) for part in parts], dtype=np.int32)
         return Spoken(
-            np.concatenate([self.mentions, other.mentions]),
-            np.concatenate([self.rows, other.rows + step]),
-            np.concatenate([self.first, other.first]),
-            np.concatenate([self.last, other.last]),
+            np.concatenate([part.mentions for part in parts]),
+            np.concatenate(
+                [part.rows + (end - len(part)) for part, end in zip(parts, ends, strict=True)],
+                dtype=np.int32,
+            ),
+            np.concatenate([part.first for part in parts]),
+            np.concatenate([part.last for part in parts]),
         )
 
     def cut(self, start: int, end: int) -> Spoken:

@@ -19,7 +19,7 @@ from riemem.store.migrations import SCHEMA_VERSION
 from riemem.store.records import Record
 from riemem.store.sqlite import Identity, Store, get_meta, read_identity, require_identity
 from riemem.store.times import format_instant
-from riemem.store.vectors import decode
+from riemem.store.vectors import decode, fetch_vectors
 
 __all__ = [
     "ORDERS",
@@ -32,7 +32,7 @@ __all__ = [
     "find_records",
     "revision_of",
 ]
-__all__ += ["first_vectors", "statistics", "stored_vectors"]
+__all__ += ["first_vectors", "population", "statistics", "stored_vectors"]
 
 _COLUMNS = "id, text, speaker, session, profile, observed_at, created_at, updated_at, metadata, key"
 
@@ -49,7 +49,7 @@ _PART = 1024
 
 
 class Vectors(NamedTuple):
-    """Some vectors of a profile, one entry each."""
+    """Some vectors of a profile, one entry each; `rows` is written over by the next part."""
 
     memory_ids: npt.NDArray[np.int64]
     chunks: npt.NDArray[np.int64]
@@ -228,32 +228,33 @@ def every_vector(
     with store.reading() as connection:
         require_identity(connection, identity, store.path)
         revision = int(get_meta(connection, "revision") or 0)
-        (count,) = connection.execute(
-            "SELECT count(*) FROM memories WHERE profile = ?", (profile,)
-        ).fetchone()
+        count, alone = population(connection, profile)
         begin(connection, count)
-        others = connection.execute(
-            "SELECT 1 FROM memories WHERE profile < ?1 UNION ALL "
-            "SELECT 1 FROM memories WHERE profile > ?1 LIMIT 1",
-            (profile,),
-        ).fetchone()
-        joined = "" if others is None else "JOIN memories ON memories.id = memory_id "
+        joined = "" if alone else "JOIN memories ON memories.id = memory_id "
         cursor = connection.execute(
             f"SELECT memory_id, chunk, vectors.id, vector FROM vectors {joined}"
-            f"WHERE {'?1 = ?1' if others is None else 'profile = ?1'} ORDER BY {order}",
+            f"WHERE {'?1 = ?1' if alone else 'profile = ?1'} ORDER BY {order}",
             (profile,),
         )
-        while rows := cursor.fetchmany(_PART):
-            memories, chunks, ids, blobs = zip(*rows, strict=True)
-            part = Vectors(
-                np.array(memories, np.int64),
-                np.array(chunks, np.int64),
-                np.array(ids, np.int64),
-                decode(blobs, identity.dim, ids),
-            )
-            if not take(part):
+        for numbers, rows in fetch_vectors(cursor, identity.dim, _PART):
+            if not take(Vectors(numbers[0], numbers[1], numbers[2], rows)):
                 return None
     return revision
+
+
+def population(connection: sqlite3.Connection, profile: str) -> tuple[int, bool]:
+    """Return how many memories a profile has, and whether no other has any."""
+    others = connection.execute(
+        "SELECT 1 FROM memories WHERE profile < ?1 UNION ALL "
+        "SELECT 1 FROM memories WHERE profile > ?1 LIMIT 1",
+        (profile,),
+    ).fetchone()
+    # SQLite counts the rows of a table without looking at them.
+    sql = "SELECT count(*) FROM memories"
+    if others is None:
+        return int(connection.execute(sql).fetchone()[0]), True
+    found = connection.execute(f"{sql} WHERE profile = ?", (profile,)).fetchone()
+    return int(found[0]), False
 
 
 def _in_order(

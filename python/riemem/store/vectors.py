@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from riemem import _backend
 from riemem.errors import DTypeError, NotFiniteError, ShapeError, StoreCorruptError, ZeroVectorError
 
-__all__ = ["check_rows", "decode", "encode"]
+__all__ = ["check_rows", "decode", "encode", "fetch_vectors"]
 
 Rows = npt.NDArray[np.float32]
 
@@ -44,14 +46,51 @@ def decode(blobs: Sequence[bytes], dim: int, ids: Sequence[int] | None = None) -
     size = dim * _STORED.itemsize
     if not set(map(len, blobs)) <= {size}:
         position, blob = next((i, b) for i, b in enumerate(blobs) if len(b) != size)
-        which = ids[position] if ids is not None else position
-        raise StoreCorruptError(
-            f"vector {which} has {len(blob)} bytes, expected {size} ({dim} float32 numbers); "
-            "run `riemem check --repair`"
-        )
+        raise _wrong_size(ids[position] if ids is not None else position, len(blob), dim)
     # Joined into memory that may be written to, which is then theirs; copied once.
     data = np.frombuffer(bytearray().join(blobs), dtype=_STORED).reshape(len(blobs), dim)
     return data.astype(np.float32, copy=False)
+
+
+def fetch_vectors(
+    cursor: Iterator[tuple[Any, ...]], dim: int, part: int
+) -> Iterator[tuple[npt.NDArray[np.int64], Rows]]:
+    """Read a cursor over (memory id, chunk, vector id, vector) to its end, `part` rows at a time.
+
+    Yields
+    ------
+    numbers : (3, n) int64 ndarray
+    rows : (n, dim) float32 ndarray
+        The same memory each time.
+
+    Raises
+    ------
+    StoreCorruptError
+        As :func:`decode`.
+
+    Examples
+    --------
+    >>> stored = iter([(7, 0, 1, b"\\x00\\x00\\x80?"), (8, 0, 2, b"\\x00\\x00\\x00@")])
+    >>> [(n.tolist(), rows.tolist()) for n, rows in fetch_vectors(stored, 1, 10)]
+    [([[7, 8], [0, 0], [1, 2]], [[1.0], [2.0]])]
+    """
+    blobs = np.empty((part, dim * _STORED.itemsize), np.uint8)
+    count = part
+    while count == part:
+        numbers = np.empty((3, part), np.int64)
+        count, wrong = _backend.core.fetch(cursor, numbers, blobs)
+        if wrong >= 0:
+            raise _wrong_size(int(numbers[2, count]), wrong, dim)
+        if count:
+            rows = blobs[:count].view(_STORED).astype(np.float32, copy=False)
+            yield numbers[:, :count], rows
+
+
+def _wrong_size(which: int, size: int, dim: int) -> StoreCorruptError:
+    return StoreCorruptError(
+        f"vector {which} has {size} bytes, expected {dim * _STORED.itemsize} ({dim} float32 "
+        "numbers); run `riemem check --repair`"
+    )
 
 
 def check_rows(rows: object, count: int, dim: int, source: str) -> Rows:
