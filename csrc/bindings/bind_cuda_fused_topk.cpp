@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "bindings/cuda_bindings.hpp"
 #include "kernels/fused_topk/fused_topk_cuda.hpp"
 
@@ -30,9 +32,8 @@ Points make_points(std::size_t count, std::size_t dim, int storage, std::size_t 
     };
     if (p.storage == ScanStorage::bfloat16) {
         needs(high, "high");
-        needs(low, "low");
-        p.high = at<std::uint16_t>(high, count * dim, "high");
-        p.low = at<std::int16_t>(low, count * dim, "low");
+        p.high = at<std::uint16_t>(high, reach_of(count, dim, stride), "high");
+        p.low = at<std::int16_t>(low, reach_of(count, dim, stride), "low");
     } else {
         needs(rows, "rows");
         p.rows = at<float>(rows, reach_of(count, dim, stride), "rows");
@@ -50,7 +51,7 @@ Points make_points(std::size_t count, std::size_t dim, int storage, std::size_t 
         p.signs = at<std::int8_t>(signs, 2 * dim, "signs");
         p.order = at<std::int32_t>(order, dim, "order");
     }
-    if (p.storage != ScanStorage::float32) {
+    if (p.storage == ScanStorage::int8 || p.low != nullptr) {
         needs(residual, "residual");
         p.residual = at<float>(residual, count, "residual");
     }
@@ -138,27 +139,30 @@ void all_scores(const Points& self, std::size_t count, const Span& q, const Span
           "fused_scores");
 }
 
-void norms(const Span& rows, std::size_t count, std::size_t dim, std::size_t stride,
-           const Span& out, const Span& bad, std::uintptr_t stream) {
-    const auto* values = at<float>(rows, reach_of(count, dim, stride), "rows");
+void norms(const Span& rows, int kind, std::size_t count, std::size_t dim, std::size_t stride,
+           const Span& out, const Span& bad, std::uintptr_t stream, double limit) {
     auto* lengths = at<double>(out, count, "out");
     auto* first = at<unsigned long long>(bad, 1, "bad");
-    const py::gil_scoped_release release;
-    check(cuda::row_norms(values, count, dim, stride, lengths, first, stream_of(stream)),
-          "row_norms");
+    const auto run = [&](const auto* values) {
+        const py::gil_scoped_release release;
+        return cuda::row_norms(values, count, dim, stride, lengths, first, stream_of(stream),
+                               limit);
+    };
+    check(with_rows(kind, rows, reach_of(count, dim, stride), run), "row_norms");
 }
 
-void squared(const Span& rows, std::size_t count, std::size_t dim, std::size_t stride,
+void squared(const Span& rows, int kind, std::size_t count, std::size_t dim, std::size_t stride,
              const Span& mean, const Span& whitening, std::size_t rank, const Span& out,
              std::uintptr_t stream) {
-    const auto* values = at<float>(rows, reach_of(count, dim, stride), "rows");
     const auto* centre = at<double>(mean, dim, "mean");
     const auto* columns = at<double>(whitening, dim * rank, "whitening");
     auto* lengths = at<double>(out, count, "out");
-    const py::gil_scoped_release release;
-    check(cuda::quadratic_rows(values, count, dim, stride, centre, columns, rank, lengths,
-                               stream_of(stream)),
-          "quadratic_rows");
+    const auto run = [&](const auto* values) {
+        const py::gil_scoped_release release;
+        return cuda::quadratic_rows(values, count, dim, stride, centre, columns, rank, lengths,
+                                    stream_of(stream));
+    };
+    check(with_narrow_rows(kind, rows, reach_of(count, dim, stride), run), "quadratic_rows");
 }
 
 void constants(const Span& lengths, const MaybeSpan& squares, std::size_t count, int form,
@@ -228,10 +232,12 @@ void bind_cuda_fused_topk(py::module_& module) {
     module.def(
         "part_scales_size",
         [](std::size_t rows) { return cuda::part_count(rows) * cuda::kPartScales; }, arg("rows"));
-    module.def("row_norms", &norms, arg("rows"), arg("count"), arg("dim"), arg("stride"),
-               arg("out"), arg("bad"), arg("stream"));
-    module.def("quadratic_rows", &squared, arg("rows"), arg("count"), arg("dim"), arg("stride"),
-               arg("mean"), arg("whitening"), arg("rank"), arg("out"), arg("stream"));
+    module.def("row_norms", &norms, arg("rows"), arg("kind"), arg("count"), arg("dim"),
+               arg("stride"), arg("out"), arg("bad"), arg("stream"),
+               arg("limit") = std::numeric_limits<double>::infinity());
+    module.def("quadratic_rows", &squared, arg("rows"), arg("kind"), arg("count"), arg("dim"),
+               arg("stride"), arg("mean"), arg("whitening"), arg("rank"), arg("out"),
+               arg("stream"));
     module.def("row_constants", &constants, arg("lengths"), arg("squares"), arg("count"),
                arg("form"), arg("at_mean"), arg("inv_norm"), arg("row_scale"), arg("row_bias"),
                arg("usable"), arg("stream"));

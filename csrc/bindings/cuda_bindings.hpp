@@ -67,6 +67,24 @@ inline std::size_t reach_of(std::size_t rows, std::size_t dim, std::size_t strid
     return rows == 0 ? 0 : (rows - 1) * stride + dim;
 }
 
+// Calls work with a pointer to a caller's rows, whose elements are what Python says: 0 float32, 1
+// bfloat16, 2 float64. `reach` elements must be there.
+template <typename Work>
+cuda::Status with_rows(int kind, const Span& rows, std::size_t reach, const Work& work) {
+    if (kind == 0) return work(static_cast<const float*>(at<float>(rows, reach, "rows")));
+    if (kind == 2) return work(static_cast<const double*>(at<double>(rows, reach, "rows")));
+    if (kind != 1) throw InvalidArgument("kind: expected 0, 1 or 2");
+    return work(static_cast<const cuda::Bfloat16*>(at<cuda::Bfloat16>(rows, reach, "rows")));
+}
+
+// The same for kernels that take no float64.
+template <typename Work>
+cuda::Status with_narrow_rows(int kind, const Span& rows, std::size_t reach, const Work& work) {
+    if (kind == 0) return work(static_cast<const float*>(at<float>(rows, reach, "rows")));
+    if (kind != 1) throw InvalidArgument("kind: expected 0 or 1");
+    return work(static_cast<const cuda::Bfloat16*>(at<cuda::Bfloat16>(rows, reach, "rows")));
+}
+
 inline cudaStream_t stream_of(std::uintptr_t stream) {
     return reinterpret_cast<cudaStream_t>(stream);
 }

@@ -33,7 +33,14 @@
 
 #endif
 
+#include <cstdint>
+
 namespace riemem::cuda {
+
+// An element of rows that their owner holds as bfloat16.
+struct Bfloat16 {
+    std::uint16_t bits;
+};
 
 constexpr unsigned kFullWarp = 0xffffffffu;
 

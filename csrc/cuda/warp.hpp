@@ -17,6 +17,13 @@ using Key = unsigned long long;
 __device__ inline unsigned lane_of() { return threadIdx.x % kWarpLanes; }
 __device__ inline unsigned warp_of() { return threadIdx.x / kWarpLanes; }
 
+// An element of a row in float64, exactly.
+__device__ inline double wide(float x) { return static_cast<double>(x); }
+__device__ inline double wide(double x) { return x; }
+__device__ inline double wide(Bfloat16 x) {
+    return static_cast<double>(__uint_as_float(static_cast<unsigned>(x.bits) << 16));
+}
+
 // Keys order as the numbers do; 0 is below all of them and stands for "nothing yet".
 __device__ inline Key key_of(double x) {
     const Key bits = static_cast<Key>(__double_as_longlong(x));

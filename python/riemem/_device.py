@@ -1,271 +1,31 @@
-"""Arrays on a CUDA device: whose they are, where they lie, and making more of the same kind.
+"""Arrays on a CUDA device: whose they are, where they lie, and whether they are what is asked for.
 
-The memory always belongs to the caller's library (torch or cupy): its allocator counts it, its
-current stream orders the work. Nothing here copies an array, and nothing waits for the device but
-``get``.
+Nothing here copies an array or waits for the device.
 """
 
 from __future__ import annotations
 
-import contextlib
-import sys
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from importlib import import_module
-from types import ModuleType
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from riemem._arrays import is_torch
 from riemem._backend import cuda_module
+from riemem._device_library import Cupy, Library, Torch, View
 from riemem.errors import (
     ArgumentError,
     BackendUnavailableError,
-    CudaError,
     DeviceError,
     DTypeError,
-    RiememError,
     ShapeError,
 )
 
 __all__ = ["LIBRARIES", "Library", "View", "default_library", "is_device", "library_of", "span"]
 
+#: Numbers by which the kernels know the elements of rows.
+KINDS = {"float32": 0, "bfloat16": 1, "float64": 2}
+
 _DLPACK_CUDA = (2, 13)  # device memory, managed memory
-_OUT_OF_MEMORY = (2, "cudaErrorMemoryAllocation")
-
-
-@dataclass(frozen=True)
-class View:
-    """Where an array lies; the array itself is kept alive by `owner`."""
-
-    pointer: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]  # in elements
-    dtype: np.dtype[Any]
-    device: int
-    owner: Any
-
-    @property
-    def contiguous(self) -> bool:
-        """Whether the elements follow each other in C order."""
-        expected = 1
-        for size, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
-            if size > 1 and stride != expected:
-                return False
-            expected *= size
-        return True
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return int(np.prod(self.shape, dtype=np.int64))
-
-
-class Library(ABC):
-    """What is asked of a library of device arrays."""
-
-    name = ""
-
-    def __init__(self) -> None:
-        self._module: ModuleType | None = None
-
-    @property
-    def module(self) -> Any:
-        """The library itself, imported at the first use."""
-        if self._module is None:
-            self._module = import_module(self.name)
-        return self._module
-
-    @abstractmethod
-    def owns(self, value: object) -> bool:
-        """Say whether a value is a device array of this library."""
-
-    @abstractmethod
-    def view(self, value: Any, name: str) -> View:
-        """Describe an array of this library."""
-
-    @abstractmethod
-    def adopt(self, value: object) -> Any:
-        """Make an array of this library of another one's memory, without a copy."""
-
-    @abstractmethod
-    def empty(self, shape: Sequence[int], dtype: str, device: int) -> Any:
-        """Memory that is not filled."""
-
-    @abstractmethod
-    def put(self, array: NDArray[Any], device: int) -> Any:
-        """Copy a host array to the device."""
-
-    @abstractmethod
-    def write(self, target: Any, start: int, array: Any) -> None:
-        """Copy rows of a host or device array behind the first `start` ones of `target`."""
-
-    @abstractmethod
-    def get(self, array: Any) -> NDArray[Any]:
-        """Copy to the host; waits for the device."""
-
-    @abstractmethod
-    def ones(self, count: int, device: int) -> Any:
-        """Bytes that are 1."""
-
-    @abstractmethod
-    def both(self, first: Any, second: Any) -> Any:
-        """Elementwise and of two masks, as contiguous bytes."""
-
-    @abstractmethod
-    def truth(self, flags: Any) -> Any:
-        """Bytes as this library's booleans, in the same memory."""
-
-    @abstractmethod
-    def stream(self, device: int) -> int:
-        """The current stream as a number."""
-
-    @abstractmethod
-    def guard(self, device: int) -> contextlib.AbstractContextManager[Any]:
-        """Make a device the current one for a while."""
-
-    @contextlib.contextmanager
-    def working(self, device: int) -> Iterator[int]:
-        """Work on a device: yields its current stream; a full device becomes a CudaError."""
-        cuda_module()
-        try:
-            with self.guard(device):
-                yield self.stream(device)
-        except RiememError:
-            raise
-        except Exception as error:
-            if type(error).__name__ != "OutOfMemoryError":
-                raise
-            code, name = _OUT_OF_MEMORY
-            raise CudaError(
-                f"device {device}: out of memory: {name} ({code}), {error}", code=code, name=name
-            ) from error
-
-
-class Torch(Library):
-    """torch tensors with ``is_cuda``."""
-
-    name = "torch"
-
-    def owns(self, value: object) -> bool:
-        return is_torch(value) and bool(value.is_cuda)  # type: ignore[attr-defined]
-
-    def view(self, value: Any, name: str) -> View:
-        if value.layout != self.module.strided:
-            raise DTypeError(f"{name}: expected a dense tensor, got layout {value.layout}")
-        value = value.detach()
-        text = str(value.dtype).removeprefix("torch.")
-        try:
-            dtype = np.dtype(text)
-        except TypeError:
-            raise DTypeError(f"{name}: expected a dtype that numpy knows, got {text}") from None
-        return View(
-            value.data_ptr(),
-            tuple(value.shape),
-            tuple(value.stride()),
-            dtype,
-            int(value.device.index or 0),
-            value,
-        )
-
-    def adopt(self, value: object) -> Any:
-        if hasattr(value, "__cuda_array_interface__"):
-            return self.module.as_tensor(value, device="cuda")
-        return self.module.from_dlpack(value)
-
-    def _at(self, device: int) -> Any:
-        return self.module.device("cuda", device)
-
-    def empty(self, shape: Sequence[int], dtype: str, device: int) -> Any:
-        kind = getattr(self.module, dtype)
-        return self.module.empty(tuple(shape), dtype=kind, device=self._at(device))
-
-    def put(self, array: NDArray[Any], device: int) -> Any:
-        return self.module.from_numpy(np.ascontiguousarray(array)).to(self._at(device))
-
-    def write(self, target: Any, start: int, array: Any) -> None:
-        if isinstance(array, np.ndarray):
-            array = self.module.from_numpy(np.ascontiguousarray(array))
-        target[start : start + array.shape[0]].copy_(array)
-
-    def get(self, array: Any) -> NDArray[Any]:
-        return np.asarray(array.cpu().numpy())
-
-    def ones(self, count: int, device: int) -> Any:
-        return self.module.ones(count, dtype=self.module.uint8, device=self._at(device))
-
-    def both(self, first: Any, second: Any) -> Any:
-        return (first.bool() & second.bool()).contiguous().view(self.module.uint8)
-
-    def truth(self, flags: Any) -> Any:
-        return flags.view(self.module.bool)
-
-    def stream(self, device: int) -> int:
-        return int(self.module.cuda.current_stream(device).cuda_stream)
-
-    def guard(self, device: int) -> contextlib.AbstractContextManager[Any]:
-        return self.module.cuda.device(device)  # type: ignore[no-any-return]
-
-
-class Cupy(Library):
-    """cupy arrays."""
-
-    name = "cupy"
-
-    def owns(self, value: object) -> bool:
-        cupy = sys.modules.get("cupy")
-        array = getattr(cupy, "ndarray", None)
-        return array is not None and isinstance(value, array)
-
-    def view(self, value: Any, name: str) -> View:
-        item = value.dtype.itemsize
-        if any(stride % item for stride in value.strides):
-            raise ArgumentError(f"{name}: expected strides of whole elements, got {value.strides}")
-        return View(
-            int(value.data.ptr),
-            tuple(value.shape),
-            tuple(stride // item for stride in value.strides),
-            np.dtype(value.dtype),
-            int(value.device.id),
-            value,
-        )
-
-    def adopt(self, value: object) -> Any:
-        if hasattr(value, "__cuda_array_interface__"):
-            return self.module.asarray(value)
-        return self.module.from_dlpack(value)
-
-    def empty(self, shape: Sequence[int], dtype: str, device: int) -> Any:
-        return self.module.empty(tuple(shape), dtype=dtype)
-
-    def put(self, array: NDArray[Any], device: int) -> Any:
-        return self.module.asarray(np.ascontiguousarray(array))
-
-    def write(self, target: Any, start: int, array: Any) -> None:
-        target[start : start + array.shape[0]] = self.module.asarray(array)
-
-    def get(self, array: Any) -> NDArray[Any]:
-        return np.asarray(self.module.asnumpy(array))
-
-    def ones(self, count: int, device: int) -> Any:
-        return self.module.ones(count, dtype="uint8")
-
-    def both(self, first: Any, second: Any) -> Any:
-        joined = self.module.logical_and(first, second)
-        return self.module.ascontiguousarray(joined).view("uint8")
-
-    def truth(self, flags: Any) -> Any:
-        return flags.view("bool")
-
-    def stream(self, device: int) -> int:
-        return int(self.module.cuda.get_current_stream().ptr)
-
-    def guard(self, device: int) -> contextlib.AbstractContextManager[Any]:
-        return self.module.cuda.Device(device)  # type: ignore[no-any-return]
-
 
 LIBRARIES: list[Library] = [Torch(), Cupy()]
 
@@ -316,6 +76,8 @@ def library_of(value: object, name: str) -> tuple[Library, Any]:
     library = default_library(name)
     try:
         return library, library.adopt(value)
+    except DeviceError as error:
+        raise DeviceError(f"{name}: {error}") from error
     except (RuntimeError, BufferError, ValueError, TypeError) as error:
         raise ArgumentError(
             f"{name}: expected an array that can be read once more, got {type(value).__name__}: "
@@ -324,9 +86,14 @@ def library_of(value: object, name: str) -> tuple[Library, Any]:
 
 
 def as_view(
-    value: object, name: str, library: Library, device: int | None, dtype: str, expected: str
+    value: object,
+    name: str,
+    library: Library,
+    device: int | None,
+    kinds: tuple[str, ...],
+    expected: str,
 ) -> View:
-    """Describe an array, which must be of one library, device and dtype."""
+    """Describe an array, which must be of one library and device, and of one of the dtypes."""
     if not is_device(value):
         where = f"device {device}" if device is not None else "the device"
         raise DeviceError(f"{name}: expected an array on {where}, got one in host memory")
@@ -336,8 +103,9 @@ def as_view(
     view = library.view(array, name)
     if device is not None and view.device != device:
         raise DeviceError(f"{name}: expected an array on device {device}, got device {view.device}")
-    if view.dtype != np.dtype(dtype):
-        raise DTypeError(f"{name}: expected {dtype} of shape {expected}, got {view.dtype}")
+    if view.kind not in kinds:
+        words = " or ".join(kinds)
+        raise DTypeError(f"{name}: expected {words} of shape {expected}, got {view.kind}")
     return view
 
 
@@ -350,11 +118,12 @@ def as_device_rows(
     dim: int | None = None,
     letter: str = "N",
     one_row: bool = False,
+    kinds: tuple[str, ...] = ("float32", "bfloat16"),
 ) -> View:
-    """Describe float32 rows; a vector is one row where `one_row` allows it."""
+    """Describe rows of one of the dtypes; a vector is one row where `one_row` allows it."""
     columns = "d" if dim is None else str(dim)
     expected = f"({letter}, {columns})" + (f" or ({columns},)" if one_row else "")
-    view = as_view(value, name, library, device, "float32", expected)
+    view = as_view(value, name, library, device, kinds, expected)
     shape, strides = view.shape, view.strides
     if len(shape) == 1 and one_row:
         shape, strides = (1, *shape), (shape[0] * max(strides[0], 1), *strides)
@@ -366,7 +135,7 @@ def as_device_rows(
             f"for shape {view.shape}; make it contiguous first"
         )
     stride = strides[0] if shape[0] > 1 else shape[1]
-    return View(view.pointer, shape, (stride, 1), view.dtype, view.device, view.owner)
+    return replace(view, shape=shape, strides=(stride, 1))
 
 
 def span(library: Library, array: Any) -> Any:

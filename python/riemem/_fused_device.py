@@ -17,6 +17,7 @@ import numpy as np
 
 from riemem._backend import cuda_module
 from riemem._device import (
+    KINDS,
     Library,
     View,
     as_device_rows,
@@ -41,7 +42,7 @@ __all__ = [
 ]
 
 FORM_CODES = {"inner": 0, "cosine": 1, "mahalanobis": 2}
-_STORAGE_FLOAT32 = 0
+_STORAGE_FLOAT32, _STORAGE_BFLOAT16 = 0, 2
 
 # Mean and whitening of a metric's state on each device that has asked for it.
 _metrics: WeakKeyDictionary[Any, dict[tuple[str, int], tuple[Any, Any]]] = WeakKeyDictionary()
@@ -103,7 +104,10 @@ def make_points(
     scales = room(module.part_scales_size(count))
     squares = row_scale = row_bias = None
     memory, stride = rows_span(rows), rows.strides[0]
-    module.row_norms(memory, count, dim, stride, span(library, norms), span(library, bad), stream)
+    kind = KINDS[rows.kind]
+    module.row_norms(
+        memory, kind, count, dim, stride, span(library, norms), span(library, bad), stream
+    )
     at_mean = 0.0
     if form and metric is not None:
         state = metric._current()
@@ -113,7 +117,7 @@ def make_points(
         row_bias = room(count) if form == 2 else None
         rank = state.whitening.shape[1]
         module.quadratic_rows(
-            memory, count, dim, stride, span(library, mean), span(library, whitening), rank,
+            memory, kind, count, dim, stride, span(library, mean), span(library, whitening), rank,
             span(library, squares), stream,
         )  # fmt: skip
 
@@ -124,11 +128,13 @@ def make_points(
         span(library, norms), maybe(squares), count, form, at_mean, span(library, inverse),
         maybe(row_scale), maybe(row_bias), span(library, usable), stream,
     )  # fmt: skip
+    narrow = rows.bfloat16  # read as they are: half the bytes, and nothing to add to them
+    storage = _STORAGE_BFLOAT16 if narrow else _STORAGE_FLOAT32
     kernel = module.Points(
-        count=count, dim=dim, storage=_STORAGE_FLOAT32, stride=stride, rows=memory, high=None,
-        low=None, tiles=None, tile_scale=None, residual=None, inv_norm=span(library, inverse),
-        row_scale=maybe(row_scale), row_bias=maybe(row_bias), part_scales=span(library, scales),
-        signs=None, order=None, ids=None,
+        count=count, dim=dim, storage=storage, stride=stride, rows=None if narrow else memory,
+        high=memory if narrow else None, low=None, tiles=None, tile_scale=None, residual=None,
+        inv_norm=span(library, inverse), row_scale=maybe(row_scale), row_bias=maybe(row_bias),
+        part_scales=span(library, scales), signs=None, order=None, ids=None,
     )  # fmt: skip
     kernel.prepare(stream)
     held = (rows.owner, inverse, scales, row_scale, row_bias)
@@ -146,6 +152,8 @@ def fold_queries(
 ) -> DeviceQueries:
     """Fold metric and form into two vectors and two constants per query, on the device."""
     module = cuda_module()
+    if rows.bfloat16:  # a few rows, at once
+        rows = as_device_rows(library.cast(rows.owner, "float32"), "queries", library, one_row=True)
     count, dim = rows.shape
     device = rows.device
     reason = why_cosine(metric)
@@ -179,7 +187,7 @@ def as_device_mask(
     if mask is None:
         return None
     expected = f"({rows},) or ({queries}, {rows})"
-    view = as_view(mask, name, library, device, "bool", expected)
+    view = as_view(mask, name, library, device, ("bool",), expected)
     if view.shape not in ((rows,), (queries, rows)):
         raise ShapeError(f"{name}: expected shape {expected}, got {view.shape}")
     return view.owner
@@ -320,7 +328,7 @@ def _as_device_out(out: Any, library: Library, device: int, shape: tuple[int, in
         raise DeviceError(f"out: expected an array of {library.name} on device {device}")
     wide = library.view(out, "out").dtype == np.float64
     dtype = "float64" if wide else "float32"
-    view = as_view(out, "out", library, device, dtype, str(shape))
+    view = as_view(out, "out", library, device, (dtype,), str(shape))
     if view.shape != shape:
         raise ShapeError(f"out: expected shape {shape}, got {view.shape}")
     if not view.contiguous:

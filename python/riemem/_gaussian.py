@@ -46,6 +46,15 @@ class Moments:
         """Return the moments of no rows."""
         return Moments(0, np.zeros(dim), np.zeros(dim), np.zeros((dim, dim)))
 
+    @property
+    def dim(self) -> int:
+        """Number of columns."""
+        return int(self.shift.size)
+
+    def host(self) -> Moments:
+        """Return itself: it is in host memory."""
+        return self
+
     def share(self) -> Moments:
         """Return the same moments for a second owner, O(1)."""
         twin = Moments(self.n, self.shift, self.total, self.scatter)
@@ -93,23 +102,20 @@ class Moments:
             raise ArgumentError(
                 f"X: expected at most the {self.n} rows that were added, got {rows.shape[0]}"
             )
-        slack = _FOREIGN * max(float(np.trace(self.scatter)), _TINY)
         left = self.share()
-        if rows.shape[0] == self.n:
-            left.n += 1  # so that the sums are taken down to nothing and can be looked at
-            left.add(rows, -1)
-            fits = bool(np.abs(np.tril(left.scatter)).max(initial=0.0) <= slack)
-            left = Moments.empty(self.shift.size)
-        else:
-            left.add(rows, -1)
-            fits = left._positive(slack)
-        if not fits:
+        everything = rows.shape[0] == self.n
+        left.n += everything  # so that the sums are taken down to nothing and can be looked at
+        left.add(rows, -1)
+        left.n -= everything
+        if not left.fits_into(self):
             raise ArgumentError("X: expected rows that were added before, got rows that were not")
-        self._become(left)
+        self._become(Moments.empty(self.dim) if everything else left)
 
-    def _positive(self, slack: float) -> bool:
+    def fits_into(self, before: Moments) -> bool:
+        """Say whether these can be what is left of others after a removal."""
+        slack = _FOREIGN * max(float(np.trace(before.scatter)), _TINY)
         if self.n == 0:
-            return True
+            return bool(np.abs(np.tril(self.scatter)).max(initial=0.0) <= slack)
         centred = self.n * self.covariance()
         if self.n == 1:
             return bool(np.abs(centred).max() <= slack)

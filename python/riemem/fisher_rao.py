@@ -19,6 +19,7 @@ from riemem._arrays import (
     require_finite,
     to_numpy,
 )
+from riemem._device import is_device
 from riemem._fused import TopK, convert
 from riemem._uncertain import (
     UncertainPoints,
@@ -27,6 +28,7 @@ from riemem._uncertain import (
     uncertain_scores,
     uncertain_topk,
 )
+from riemem._uncertain_device import device_uncertain_scores, device_uncertain_topk
 from riemem.errors import ArgumentError, DTypeError, NotFiniteError, ShapeError
 from riemem.presets import presets
 from riemem.scoring import as_isa, as_queries
@@ -87,7 +89,9 @@ def fisher_rao_scores(
     Returns
     -------
     ndarray of float64, shape (B, N)
-        In [0, 1] up to rounding. A torch tensor when `queries` is one.
+        In [0, 1] up to rounding. A torch tensor when `queries` is one. Float32 arrays of torch or
+        cupy on one GPU are scored there, on the library's current stream and without waiting for
+        it; what would be refused by its row here is left out there (docs/cuda.md).
 
     Raises
     ------
@@ -109,6 +113,8 @@ def fisher_rao_scores(
     """
     isa = as_isa(backend)
     heat = as_number(temperature, "temperature", low=0.0, open_low=True)
+    if any(is_device(value) for value in (queries, points, variances)):
+        return device_uncertain_scores(queries, points, variances, heat, ramp, mask)
     prepared, asked, passes = _prepare(queries, points, variances, ramp, mask)
     return like(queries)(uncertain_scores(prepared, asked, heat, passes, isa))
 
@@ -136,7 +142,8 @@ def fisher_rao_search(
     Returns
     -------
     TopK
-        Ties go to the lower row. ``.scoring`` is "fisher-rao".
+        Ties go to the lower row. ``.scoring`` is "fisher-rao". Arrays on a GPU are searched there,
+        and the answer has min(k, N) columns, as that of :func:`riemem.search`.
 
     Raises
     ------
@@ -155,6 +162,8 @@ def fisher_rao_search(
     isa = as_isa(backend)
     heat = as_number(temperature, "temperature", low=0.0, open_low=True)
     count = as_count(k, "k")
+    if any(is_device(value) for value in (queries, points, variances)):
+        return device_uncertain_topk(queries, points, variances, count, heat, ramp, mask)
     prepared, asked, passes = _prepare(queries, points, variances, ramp, mask)
     return convert(uncertain_topk(prepared, asked, heat, passes, count, isa), queries)
 

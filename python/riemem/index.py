@@ -641,7 +641,7 @@ class RiemannianIndex:
             end = min(start + _ROWS, self._n)
             self._metric.update(self._rows.view(self._n).get(start, end))
             if end - start == _ROWS and start == (self._steps[0] if self._steps else 0):
-                self._steps = end, self._metric._moments.share()
+                self._steps = end, self._metric._moments.host().share()
         self._learnt = self._n
 
     def _state(self) -> Learnt | None:

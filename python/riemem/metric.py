@@ -24,6 +24,7 @@ from riemem._arrays import (
     require_finite,
     to_numpy,
 )
+from riemem._device import is_device
 from riemem._gaussian import (
     COVARIANCES,
     Factors,
@@ -32,6 +33,7 @@ from riemem._gaussian import (
     blocked_product,
     row_dots,
 )
+from riemem._gaussian_device import DeviceMoments, device_moments, moment_rows
 from riemem.errors import ArgumentError, DTypeError, ShapeError
 
 __all__ = ["COVARIANCES", "FisherMetric"]
@@ -100,7 +102,7 @@ class FisherMetric:
         self._energy = as_number(energy, "energy", low=0.0, high=1.0, open_low=True)
         self._max_rank = None if max_rank is None else as_count(max_rank, "max_rank", minimum=1)
         self._min_samples = as_count(min_samples, "min_samples")
-        self._moments = Moments.empty(self._dim)
+        self._moments: Moments | DeviceMoments = Moments.empty(self._dim)
         self._factors: Factors | None = None
         self._warm: F64 | None = None  # eigenvectors of an earlier state
 
@@ -120,7 +122,7 @@ class FisherMetric:
         Parameters
         ----------
         X : array_like, shape (N, d)
-            Any real dtype and strides; N >= 1.
+            Any real dtype and strides; N >= 1. On a GPU as for :meth:`update`; `fit` waits.
         covariance, ridge, energy, max_rank, min_samples
             See :class:`FisherMetric`.
 
@@ -138,7 +140,8 @@ class FisherMetric:
         >>> FisherMetric.fit([[1.0, 0.0], [-1.0, 0.0]], ridge=1.0).ridge_value
         0.5
         """
-        rows = _as_moment_rows(X)
+        there = is_device(X)
+        rows = moment_rows(X, None)[1] if there else _as_moment_rows(X)
         if rows.shape[0] == 0:
             raise ShapeError(f"X: expected at least one row, got shape {rows.shape}")
         metric = cls(
@@ -149,7 +152,7 @@ class FisherMetric:
             max_rank=max_rank,
             min_samples=min_samples,
         )
-        metric._moments.add(rows)
+        metric.update(X if there else rows)
         metric._current()
         return metric
 
@@ -158,17 +161,28 @@ class FisherMetric:
     def update(self, X: object) -> FisherMetric:
         """Add rows, exactly; returns the metric itself.
 
+        Rows on a GPU (torch or cupy; float32, bfloat16 or float64) take the sums there: adding is
+        queued on the library's current stream, copies nothing and waits for nothing, and the sums
+        are the same bits. A batch with NaN or an infinity is left out, which the next question
+        that reads the sums says by a NotFiniteError.
+
         Raises
         ------
         ShapeError, DTypeError, NotFiniteError
             As :meth:`fit`; nothing is added then.
+        DeviceError
+            The rows are not where the sums are.
 
         Examples
         --------
         >>> FisherMetric(2).update([[1.0, 2.0]]).update([[3.0, 4.0]]).mean.tolist()
         [2.0, 3.0]
         """
-        self._moments.add(_as_moment_rows(X, self._dim))
+        moments = self._on_device(X)
+        if moments is not None:
+            moments.add(X)
+        else:
+            self._moments.add(_as_moment_rows(X, self._dim))
         self._changed()
         return self
 
@@ -179,7 +193,8 @@ class FisherMetric:
         ------
         ArgumentError
             More rows than there are, or rows that cannot have been added, because without them
-            the scatter would not be positive semidefinite. The metric is unchanged then.
+            the scatter would not be positive semidefinite. The metric is unchanged then. For rows
+            on a GPU the next question that reads the sums, or the next change, says so.
 
         Notes
         -----
@@ -190,7 +205,11 @@ class FisherMetric:
         >>> FisherMetric.fit([[1.0, 2.0], [3.0, 4.0]]).downdate([[1.0, 2.0]]).mean.tolist()
         [3.0, 4.0]
         """
-        self._moments.remove(_as_moment_rows(X, self._dim))
+        moments = self._on_device(X)
+        if moments is not None:
+            moments.remove(X)
+        else:
+            self._moments.remove(_as_moment_rows(X, self._dim))
         self._changed()
         return self
 
@@ -220,7 +239,7 @@ class FisherMetric:
             raise DTypeError(f"other: expected a FisherMetric, got {type(other).__name__}")
         if other._dim != self._dim:
             raise ShapeError(f"other: expected dimension {self._dim}, got {other._dim}")
-        self._moments.merge(other._moments)
+        self._moments.merge(other._moments.host())
         self._changed()
         return self
 
@@ -246,6 +265,13 @@ class FisherMetric:
         twin._moments = Moments.empty(self._dim)
         twin._changed()
         return twin
+
+    def _on_device(self, X: object) -> DeviceMoments | None:
+        """The sums where rows on a device take them, or None when all is in host memory."""
+        if not is_device(X) and isinstance(self._moments, Moments):
+            return None
+        self._moments = moved = device_moments(self._moments, X)
+        return moved
 
     def _changed(self) -> None:
         self._factors = None
@@ -525,7 +551,7 @@ class FisherMetric:
         factors = self._factors
         if factors is None:
             factors = Factors(
-                self._moments,
+                self._moments.host(),
                 covariance=self._covariance,
                 ridge=self._ridge,
                 energy=self._energy,

@@ -19,13 +19,30 @@ class OutOfMemoryError(RuntimeError):
 class HostArray:
     """numpy memory that says it lies on a device."""
 
-    def __init__(self, array: NDArray[Any], device: int = 0) -> None:
+    def __init__(self, array: NDArray[Any], device: int = 0, *, bfloat16: bool = False) -> None:
         self.array = array
         self.device = device
+        self.bfloat16 = bfloat16  # then the array holds their bits as uint16
 
     @property
     def shape(self) -> tuple[int, ...]:
         return self.array.shape
+
+
+def on(array: Any, device: int = 0) -> HostArray:
+    """An array "on the device", in C order."""
+    return HostArray(np.ascontiguousarray(array), device)
+
+
+def bfloat16(array: Any) -> HostArray:
+    """float32 numbers cut off to bfloat16, and `exact` of them as float32."""
+    bits = np.ascontiguousarray(array, np.float32).view(np.uint32) >> 16
+    return HostArray(bits.astype(np.uint16), bfloat16=True)
+
+
+def exact(narrow: HostArray) -> NDArray[np.float32]:
+    """The values of bfloat16 numbers."""
+    return (narrow.array.astype(np.uint32) << 16).view(np.float32)
 
 
 class Interface:
@@ -72,7 +89,8 @@ class HostLibrary(Library):
     def view(self, value: Any, name: str) -> View:
         held = value.array
         strides = tuple(stride // held.itemsize for stride in held.strides)
-        return View(held.ctypes.data, held.shape, strides, held.dtype, value.device, value)
+        place = held.ctypes.data, held.shape, strides, held.dtype, value.device
+        return View(*place, value, value.bfloat16)
 
     def adopt(self, value: object) -> Any:
         interface = getattr(value, "__cuda_array_interface__", None)
@@ -106,8 +124,26 @@ class HostLibrary(Library):
 
     def get(self, array: Any) -> NDArray[Any]:
         self.reads += 1
-        copied: NDArray[Any] = array.array.copy()
+        copied: NDArray[Any] = exact(array) if array.bfloat16 else array.array.copy()
         return copied
+
+    def cast(self, array: Any, dtype: str) -> Any:
+        if array.bfloat16:
+            array = HostArray(exact(array), array.device)
+        return HostArray(np.ascontiguousarray(array.array, dtype=dtype), array.device)
+
+    def turned(self, array: Any) -> Any:
+        return HostArray(np.ascontiguousarray(array.array.T), array.device)
+
+    def minus(self, first: Any, second: Any) -> Any:
+        return HostArray(first.array - second.array, first.device)
+
+    def beside(self, first: Any, second: Any) -> Any:
+        return HostArray(np.hstack([first.array, second.array]), first.device)
+
+    def qr(self, matrix: Any) -> tuple[Any, Any]:
+        q, r = np.linalg.qr(matrix.array)
+        return on(q, matrix.device), on(r, matrix.device)
 
     def ones(self, count: int, device: int) -> Any:
         return self.put(np.ones(count, np.uint8), device)

@@ -11,7 +11,7 @@ import riemem
 from riemem.errors import CudaError, DeviceError, DTypeError, ShapeError, VramBudgetError
 
 sys.path.insert(0, str(Path(__file__).parent))
-from host_library import HostArray
+from host_library import HostArray, bfloat16, exact
 
 STORAGES = ["float32", "float32+int8", "bf16", "int8"]
 
@@ -118,6 +118,13 @@ def test_rows_may_come_from_the_device(library):
     equal(here.search(rows[:2], 5), there.search(rows[:2], 5))
     with pytest.raises(DeviceError, match="X"):
         here.add(FakeInterface(rows))
+    here, there = pair()
+    narrow = bfloat16(rows)
+    here.add(exact(narrow))
+    there.add(narrow)
+    equal(here.search(rows[:2], 5), there.search(rows[:2], 5))
+    found = there.search(bfloat16(rows[:2]), 5)
+    assert found.indices.array.tolist() == here.search(exact(bfloat16(rows[:2])), 5)[0].tolist()
 
 
 class FakeInterface:

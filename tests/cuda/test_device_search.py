@@ -20,7 +20,7 @@ from riemem.errors import (
 )
 
 sys.path.insert(0, str(Path(__file__).parent))
-from host_library import HostArray, Interface
+from host_library import HostArray, Interface, bfloat16, exact, on
 
 FORMS = ["inner", "cosine", "mahalanobis"]
 
@@ -31,10 +31,6 @@ def data():
     points = rng.normal(size=(150, 12)).astype(np.float32)
     queries = rng.normal(size=(3, 12)).astype(np.float32)
     return points, queries, riemem.FisherMetric.fit(points)
-
-
-def on(array, device=0):
-    return HostArray(np.ascontiguousarray(array), device)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -115,6 +111,45 @@ def test_more_than_there_is_nothing_and_nobody(library, data):
     none = riemem.search(on(queries), on(points[:0]), metric, 5)
     assert none.indices.array.shape == (3, 0)
     assert none.counts.array.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("norm", ["none", "minmax", "zscore"])
+@pytest.mark.parametrize("batch", [1, 3, 18])
+def test_bfloat16_rows_are_searched_as_they_are(library, data, form, norm, batch):
+    points, _, metric = data
+    narrow = bfloat16(points)
+    queries = np.random.default_rng(batch).normal(size=(batch, 12)).astype(np.float32)
+    options = {"cosine_weight": 0.3, "form": form, "norm": norm}
+    found = riemem.search(on(queries), narrow, metric, 7, **options)
+    plain = riemem.search(on(queries), on(exact(narrow)), metric, 7, **options)
+    assert found.indices.array.tolist() == plain.indices.array.tolist()
+    assert found.scores.array.tobytes() == plain.scores.array.tobytes()
+    indices, _ = riemem.reference.fused_topk(queries, exact(narrow), metric, 7, **options)
+    assert found.indices.array.tolist() == indices.tolist()
+    everything = riemem.scores(on(queries), narrow, metric, **options)
+    expected = riemem.scores(on(queries), on(exact(narrow)), metric, **options)
+    assert everything.array.tobytes() == expected.array.tobytes()
+
+
+def test_bfloat16_queries_and_rows_that_lie_apart(library, data):
+    points, queries, metric = data
+    wide = np.zeros((150, 21), np.float32)
+    wide[:, :12] = points
+    narrow, asked = bfloat16(wide), bfloat16(queries)
+    narrow.array = narrow.array[:, :12]
+    rows = exact(bfloat16(points))
+    for given in (asked, HostArray(asked.array[0], bfloat16=True)):
+        found = riemem.search(given, narrow, metric, 6)
+        plain = riemem.search(on(exact(given)), on(rows), metric, 6)
+        assert found.indices.array.tolist() == plain.indices.array.tolist()
+        assert found.scores.array.tobytes() == plain.scores.array.tobytes()
+    narrow.array = narrow.array.copy()
+    narrow.array[5, 3], narrow.array[9, 0] = 0x7FC0, 0xFF80  # NaN, -infinity
+    found = riemem.search(asked, narrow, metric, 150)
+    assert found.counts.array.tolist() == [148] * 3
+    with pytest.raises(DTypeError, match="points: expected float32 or bfloat16"):
+        riemem.search(asked, on(points.astype(np.float16)), metric, 6)
 
 
 def test_rows_may_lie_apart_and_belong_to_anybody(library, data):

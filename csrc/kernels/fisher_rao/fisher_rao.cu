@@ -52,6 +52,7 @@ __global__ void __launch_bounds__(kBlockThreads)
     const std::size_t safe = row < n ? row : n - 1;
     const double score = score_of(points, queries, options.temperature, begin + c, safe);
     if (row >= n || threadIdx.x % 8 != 0 || !fisher_passes(options, n, begin + c, row)) return;
+    if (queries.empty != nullptr && queries.empty[begin + c] != 0) return;
     if (score != score) return;
     const unsigned at = atomicAdd(&work.states[c].found, 1u);
     const bool negative_zero = score == 0.0 && __double_as_longlong(score) != 0;
@@ -68,7 +69,40 @@ __global__ void __launch_bounds__(kBlockThreads)
     const std::size_t safe = row < n ? row : n - 1;
     const double score = score_of(points, queries, options.temperature, query, safe);
     if (row >= n || threadIdx.x % 8 != 0) return;
-    out[query * n + row] = fisher_passes(options, n, query, row) ? score : -fused::kInfinity;
+    const bool empty = queries.empty != nullptr && queries.empty[query] != 0;
+    const double given = fisher_passes(options, n, query, row) ? score : -fused::kInfinity;
+    out[query * n + row] = empty ? NAN : given;
+}
+
+// A thread for each element; several may find the same fault.
+__global__ void __launch_bounds__(kBlockThreads)
+    invert_variances(const float* variances, std::size_t count, std::size_t dim, std::size_t stride,
+                     float* precision, std::uint8_t* usable) {
+    const std::size_t at = blockIdx.x * std::size_t{kBlockThreads} + threadIdx.x;
+    const std::size_t row = at / dim;
+    if (row >= (stride == 0 ? 1 : count)) return;
+    const float variance = variances[row * stride + at % dim];
+    const auto inverse = static_cast<float>(1.0 / static_cast<double>(variance));
+    precision[at] = inverse;
+    if (variance > 0.0f && variance < INFINITY && inverse < INFINITY) return;
+    const std::size_t last = stride == 0 ? count : row + 1;
+    for (std::size_t i = row; i < last; ++i) usable[i] = 0;
+}
+
+__global__ void __launch_bounds__(kBlockThreads)
+    check_ramps(const double* ramp, std::size_t count, std::uint8_t* usable) {
+    const std::size_t row = blockIdx.x * std::size_t{kBlockThreads} + threadIdx.x;
+    if (row < count && !(ramp[row] >= 0.0 && ramp[row] <= 1.0)) usable[row] = 0;
+}
+
+__global__ void __launch_bounds__(kBlockThreads)
+    mark_empty(const double* norms, std::size_t count, std::uint8_t* empty) {
+    const std::size_t row = blockIdx.x * std::size_t{kBlockThreads} + threadIdx.x;
+    if (row < count) empty[row] = norms[row] > 0.0 && norms[row] < fused::kInfinity ? 0 : 1;
+}
+
+dim3 blocks_of(std::size_t items) {
+    return {static_cast<unsigned>((items + kBlockThreads - 1) / kBlockThreads)};
 }
 
 dim3 groups_of(std::size_t rows, std::size_t queries) {
@@ -125,12 +159,33 @@ Status fisher_rao_scores(const DeviceFisherPoints& points, const DeviceFisherQue
         part.inv_norm += begin;
         part.count = queries.count - begin < kMostQueries ? queries.count - begin : kMostQueries;
         if (own.mask_per_query && own.mask != nullptr) own.mask += begin * points.count;
+        if (part.empty != nullptr) part.empty += begin;
         const Status status =
             RIEMEM_LAUNCH(write_fisher, groups_of(points.count, part.count), dim3(kBlockThreads),
                           stream, points, part, own, out + begin * points.count);
         if (status != cudaSuccess) return status;
     }
     return cudaSuccess;
+}
+
+Status fisher_rao_precision(const float* variances, std::size_t count, std::size_t dim,
+                            std::size_t stride, const double* ramp, float* precision,
+                            std::uint8_t* usable, cudaStream_t stream) {
+    if (count == 0) return cudaSuccess;
+    const std::size_t rows = stride == 0 ? 1 : count;
+    const Status status =
+        RIEMEM_LAUNCH(invert_variances, blocks_of(rows * dim), dim3(kBlockThreads), stream,
+                      variances, count, dim, stride, precision, usable);
+    if (status != cudaSuccess || ramp == nullptr) return status;
+    return RIEMEM_LAUNCH(check_ramps, blocks_of(count), dim3(kBlockThreads), stream, ramp, count,
+                         usable);
+}
+
+Status fisher_rao_empty(const double* norms, std::size_t count, std::uint8_t* empty,
+                        cudaStream_t stream) {
+    if (count == 0) return cudaSuccess;
+    return RIEMEM_LAUNCH(mark_empty, blocks_of(count), dim3(kBlockThreads), stream, norms, count,
+                         empty);
 }
 
 }  // namespace riemem::cuda

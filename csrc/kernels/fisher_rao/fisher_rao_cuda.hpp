@@ -13,7 +13,7 @@ namespace riemem::cuda {
 struct DeviceFisherPoints {
     std::size_t count = 0, dim = 0;
     const float* rows = nullptr;       // (N, d), `stride` elements apart
-    const float* precision = nullptr;  // (N, d), `precision_stride` elements apart
+    const float* precision = nullptr;  // (N, d), `precision_stride` elements apart; 0: (d,)
     std::size_t stride = 0, precision_stride = 0;
     const double* inv_norm = nullptr;   // (N,), 0 for a zero row
     const double* ramp = nullptr;       // (N,) in [0, 1], or null: 1
@@ -25,6 +25,7 @@ struct DeviceFisherQueries {
     std::size_t stride = 0;
     const double* inv_norm = nullptr;  // (B,), 0 for a zero query
     std::size_t count = 0;
+    const std::uint8_t* empty = nullptr;  // (B,) or null: 1 for a query that has no hits
 };
 
 struct DeviceFisherOptions {
@@ -42,8 +43,19 @@ Status fisher_rao_topk(const DeviceFisherPoints& points, const DeviceFisherQueri
                        const DeviceFisherOptions& options, std::size_t k, const DeviceTopk& result,
                        void* workspace, cudaStream_t stream);
 
-// All scores, (B, N); rows outside the mask get -infinity.
+// All scores, (B, N); rows outside the mask get -infinity, empty queries NaN.
 Status fisher_rao_scores(const DeviceFisherPoints& points, const DeviceFisherQueries& queries,
                          const DeviceFisherOptions& options, double* out, cudaStream_t stream);
+
+// The inverse of each variance, rounded once to float32. usable (N,) becomes 0 for a row that has a
+// variance that is not positive, or whose inverse does not fit, or a ramp outside [0, 1]. With
+// stride 0 the variances are (d,), and so is precision. ramp may be null.
+Status fisher_rao_precision(const float* variances, std::size_t count, std::size_t dim,
+                            std::size_t stride, const double* ramp, float* precision,
+                            std::uint8_t* usable, cudaStream_t stream);
+
+// 1 in empty (B,) for a query of norm 0, or without a finite one.
+Status fisher_rao_empty(const double* norms, std::size_t count, std::uint8_t* empty,
+                        cudaStream_t stream);
 
 }  // namespace riemem::cuda

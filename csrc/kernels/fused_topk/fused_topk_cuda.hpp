@@ -18,12 +18,12 @@ struct DevicePoints {
     std::size_t count = 0, dim = 0;
     ScanStorage storage = ScanStorage::float32;
     const float* rows = nullptr;          // float32 and int8
-    std::size_t stride = 0;               // elements between rows
+    std::size_t stride = 0;               // elements between rows; of high and low too
     const std::uint16_t* high = nullptr;  // bfloat16: (N, d)
-    const std::int16_t* low = nullptr;    // bfloat16: (N, d)
+    const std::int16_t* low = nullptr;    // bfloat16: (N, d), or null: the rows are bfloat16
     const std::uint8_t* tiles = nullptr;  // int8: see kernels/quantize
     const float* tile_scale = nullptr;    // int8: (N,)
-    const float* residual = nullptr;      // int8 and bfloat16: (N,)
+    const float* residual = nullptr;      // int8 and bfloat16: (N,); null without low
     const double* inv_norm = nullptr;     // (N,), 0 for a zero row
     const double* row_scale = nullptr;    // (N,) or null: 1
     const double* row_bias = nullptr;     // (N,) or null: 0
@@ -81,12 +81,16 @@ template <typename T>
 Status fused_scores(const DevicePoints& points, const DeviceQueries& queries,
                     const DeviceOptions& options, T* out, void* workspace, cudaStream_t stream);
 
-// Euclidean norm of each row; *bad becomes the lowest row with NaN or an infinity, or N.
-Status row_norms(const float* rows, std::size_t count, std::size_t dim, std::size_t stride,
-                 double* norms, unsigned long long* bad, cudaStream_t stream);
+// Euclidean norm of each row; *bad becomes the lowest row whose norm is not below `limit`, as that
+// of a row with NaN or an infinity never is, or ~0. T is float, double or Bfloat16.
+template <typename T>
+Status row_norms(const T* rows, std::size_t count, std::size_t dim, std::size_t stride,
+                 double* norms, unsigned long long* bad, cudaStream_t stream,
+                 double limit = __builtin_inf());
 
-// quadratic_rows of fused_topk.hpp.
-Status quadratic_rows(const float* rows, std::size_t count, std::size_t dim, std::size_t stride,
+// quadratic_rows of fused_topk.hpp. T is float or Bfloat16.
+template <typename T>
+Status quadratic_rows(const T* rows, std::size_t count, std::size_t dim, std::size_t stride,
                       const double* mean, const double* whitening, std::size_t rank, double* out,
                       cudaStream_t stream);
 

@@ -58,10 +58,10 @@ Workspace workspace_of(const DevicePoints& points, std::size_t queries, bool exa
 template <bool kSplit>
 __device__ inline float element(const DevicePoints& points, std::size_t row, std::size_t t) {
     if constexpr (kSplit) {
-        const std::size_t at = row * points.dim + t;
-        const unsigned bits = (static_cast<unsigned>(points.high[at]) << 16) +
-                              static_cast<unsigned>(static_cast<int>(points.low[at]));
-        return __uint_as_float(bits);
+        const std::size_t at = row * points.stride + t;
+        const unsigned top = static_cast<unsigned>(points.high[at]) << 16;
+        if (points.low == nullptr) return __uint_as_float(top);
+        return __uint_as_float(top + static_cast<unsigned>(static_cast<int>(points.low[at])));
     } else {
         return points.rows[row * points.stride + t];
     }

@@ -138,25 +138,27 @@ __global__ void __launch_bounds__(kBlockThreads)
 }
 
 // Eight lanes to a row, in the canonical order.
+template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
-    measure_rows(const float* rows, std::size_t count, std::size_t dim, std::size_t stride,
-                 double* norms, unsigned long long* bad) {
+    measure_rows(const T* rows, std::size_t count, std::size_t dim, std::size_t stride,
+                 double* norms, unsigned long long* bad, double limit) {
     const std::size_t row = blockIdx.x * std::size_t{kRowsPerBlock} + threadIdx.x / 8;
     const std::size_t safe = row < count ? row : count - 1;
     double part = 0.0;
     for (std::size_t t = threadIdx.x % 8; t < dim; t += 8) {
-        const double x = static_cast<double>(rows[safe * stride + t]);
+        const double x = wide(rows[safe * stride + t]);
         part += x * x;
     }
     const double norm = sqrt(sum_eight(part));
     if (row >= count || threadIdx.x % 8 != 0) return;
     norms[row] = norm;
-    if (!(norm < fused::kInfinity)) atomicMin(bad, static_cast<unsigned long long>(row));
+    if (!(norm < limit)) atomicMin(bad, static_cast<unsigned long long>(row));
 }
 
 // Lane c % 8 of a row takes the columns c in turn, each product in the order of the dimensions.
+template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
-    square_rows(const float* rows, std::size_t count, std::size_t dim, std::size_t stride,
+    square_rows(const T* rows, std::size_t count, std::size_t dim, std::size_t stride,
                 const double* mean, const double* whitening, std::size_t rank, double* out) {
     const std::size_t row = blockIdx.x * std::size_t{kRowsPerBlock} + threadIdx.x / 8;
     const std::size_t safe = row < count ? row : count - 1;
@@ -164,7 +166,7 @@ __global__ void __launch_bounds__(kBlockThreads)
     for (std::size_t column = threadIdx.x % 8; column < rank; column += 8) {
         double projection = 0.0;
         for (std::size_t t = 0; t < dim; ++t) {
-            const double x = static_cast<double>(rows[safe * stride + t]) - mean[t];
+            const double x = wide(rows[safe * stride + t]) - mean[t];
             projection += x * whitening[t * rank + column];
         }
         part += projection * projection;
@@ -323,22 +325,36 @@ template Status fused_scores(const DevicePoints&, const DeviceQueries&, const De
 template Status fused_scores(const DevicePoints&, const DeviceQueries&, const DeviceOptions&,
                              double*, void*, cudaStream_t);
 
-Status row_norms(const float* rows, std::size_t count, std::size_t dim, std::size_t stride,
-                 double* norms, unsigned long long* bad, cudaStream_t stream) {
+template <typename T>
+Status row_norms(const T* rows, std::size_t count, std::size_t dim, std::size_t stride,
+                 double* norms, unsigned long long* bad, cudaStream_t stream, double limit) {
     // All bits set is above every row.
     const Status status = cudaMemsetAsync(bad, 0xff, sizeof(*bad), stream);
     if (status != cudaSuccess || count == 0) return status;
-    return RIEMEM_LAUNCH(measure_rows, grid_of(count, kRowsPerBlock), dim3(kBlockThreads), stream,
-                         rows, count, dim, stride, norms, bad);
+    return RIEMEM_LAUNCH((measure_rows<T>), grid_of(count, kRowsPerBlock), dim3(kBlockThreads),
+                         stream, rows, count, dim, stride, norms, bad, limit);
 }
 
-Status quadratic_rows(const float* rows, std::size_t count, std::size_t dim, std::size_t stride,
+template Status row_norms(const float*, std::size_t, std::size_t, std::size_t, double*,
+                          unsigned long long*, cudaStream_t, double);
+template Status row_norms(const double*, std::size_t, std::size_t, std::size_t, double*,
+                          unsigned long long*, cudaStream_t, double);
+template Status row_norms(const Bfloat16*, std::size_t, std::size_t, std::size_t, double*,
+                          unsigned long long*, cudaStream_t, double);
+
+template <typename T>
+Status quadratic_rows(const T* rows, std::size_t count, std::size_t dim, std::size_t stride,
                       const double* mean, const double* whitening, std::size_t rank, double* out,
                       cudaStream_t stream) {
     if (count == 0) return cudaSuccess;
-    return RIEMEM_LAUNCH(square_rows, grid_of(count, kRowsPerBlock), dim3(kBlockThreads), stream,
-                         rows, count, dim, stride, mean, whitening, rank, out);
+    return RIEMEM_LAUNCH((square_rows<T>), grid_of(count, kRowsPerBlock), dim3(kBlockThreads),
+                         stream, rows, count, dim, stride, mean, whitening, rank, out);
 }
+
+template Status quadratic_rows(const float*, std::size_t, std::size_t, std::size_t, const double*,
+                               const double*, std::size_t, double*, cudaStream_t);
+template Status quadratic_rows(const Bfloat16*, std::size_t, std::size_t, std::size_t,
+                               const double*, const double*, std::size_t, double*, cudaStream_t);
 
 Status row_constants(const double* norms, const double* squared, std::size_t count, int form,
                      double at_mean, double* inv_norm, double* row_scale, double* row_bias,

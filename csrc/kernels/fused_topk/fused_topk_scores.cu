@@ -239,7 +239,8 @@ __global__ void __launch_bounds__(kBlockThreads)
             for (unsigned i = 0; i < kRowsTogether; ++i) {
                 const std::size_t row = first + i < n ? first + i : n - 1;
                 x[i] = kSplit
-                           ? __uint_as_float(static_cast<unsigned>(points.high[row * d + t]) << 16)
+                           ? __uint_as_float(
+                                 static_cast<unsigned>(points.high[row * points.stride + t]) << 16)
                            : points.rows[row * points.stride + t];
             }
             RIEMEM_UNROLL
@@ -296,7 +297,8 @@ __global__ void __launch_bounds__(kTileThreads)
             const std::size_t row = first + i / kTileDepth;
             float x = 0.0f;
             if (t < d && row < n) {
-                x = kSplit ? __uint_as_float(static_cast<unsigned>(points.high[row * d + t]) << 16)
+                x = kSplit ? __uint_as_float(
+                                 static_cast<unsigned>(points.high[row * points.stride + t]) << 16)
                            : points.rows[row * points.stride + t];
             }
             left[i % kTileDepth * kPitch + i / kTileDepth] = x;

@@ -26,8 +26,61 @@ __device__ inline double cosine(double dot, double square_a, double square_b) {
     return value < -1.0 ? -1.0 : (value > 1.0 ? 1.0 : value);
 }
 
+__device__ inline bool stopped(const unsigned long long* bad) {
+    return bad != nullptr && *bad != ~0ull;
+}
+
+template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
-    measure(const float* rows, std::size_t dim, std::size_t count, double* squares) {
+    inspect(const T* rows, std::size_t count, std::size_t dim, std::size_t stride,
+            std::size_t first, double* norms, unsigned long long* bad) {
+    const std::size_t row = blockIdx.x * std::size_t{kRowsPerBlock} + threadIdx.x / 8;
+    const std::size_t safe = row < count ? row : count - 1;
+    double part = 0.0;
+    for (std::size_t t = threadIdx.x % 8; t < dim; t += 8) {
+        const double x = wide(rows[safe * stride + t]);
+        part += x * x;
+    }
+    const double norm = sqrt(sum_eight(part));
+    if (row >= count || threadIdx.x % 8 != 0) return;
+    norms[row] = norm;
+    if (!(norm > 0.0 && norm < INFINITY)) {
+        atomicMin(bad, static_cast<unsigned long long>(first + row));
+    }
+}
+
+// A thread for each element.
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads)
+    place(const T* rows, std::size_t count, std::size_t dim, std::size_t stride,
+          const double* norms, float* out, const unsigned long long* bad) {
+    const std::size_t at = blockIdx.x * std::size_t{kBlockThreads} + threadIdx.x;
+    const std::size_t row = at / dim;
+    if (row >= count || stopped(bad)) return;
+    const double x = wide(rows[row * stride + at % dim]);
+    int exponent = 0;
+    if (norms[row] < 0.5 || norms[row] >= 2.0) frexp(norms[row], &exponent);
+    out[at] = static_cast<float>(ldexp(x, -exponent));
+}
+
+__global__ void __launch_bounds__(kBlockThreads)
+    name_rows(const std::int64_t* atom, std::size_t count, const std::int64_t* names,
+              std::size_t known, std::int64_t next, std::int64_t* labels) {
+    const std::size_t row = blockIdx.x * std::size_t{kBlockThreads} + threadIdx.x;
+    if (row >= count) return;
+    const std::int64_t slot = atom[row];
+    const auto old = static_cast<std::int64_t>(known);
+    if (slot < 0) {
+        labels[row] = -1;
+    } else {
+        labels[row] = slot < old ? names[slot] : next + (slot - old);
+    }
+}
+
+__global__ void __launch_bounds__(kBlockThreads)
+    measure(const float* rows, std::size_t dim, std::size_t count, const unsigned long long* bad,
+            double* squares) {
+    if (stopped(bad)) return;  // the rows are not there
     const std::size_t row = blockIdx.x * std::size_t{kRowsPerBlock} + threadIdx.x / 8;
     const std::size_t safe = row < count ? row : count - 1;
     const double square = group_square(rows + safe * dim, dim);
@@ -37,6 +90,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 // values: the cosines of the chunk to the rows that are members, then to the centres.
 __global__ void __launch_bounds__(kBlockThreads)
     find_cosines(DeviceAtoms state, const float* chunk, std::size_t members, double* values) {
+    if (stopped(state.bad)) return;
     const std::size_t entries = members + static_cast<std::size_t>(*state.counts);
     const std::size_t entry = blockIdx.x * std::size_t{kRowsPerBlock} + threadIdx.x / 8;
     const double own = group_square(chunk, state.dim);
@@ -128,6 +182,13 @@ __global__ void __launch_bounds__(kBlockThreads)
     join(DeviceAtoms state, double threshold, Route route, std::size_t row, const double* values,
          double* score, std::uint8_t* created) {
     RIEMEM_SHARED(Key, parts, kBlockThreads / kWarpLanes);
+    if (stopped(state.bad)) {  // the same for all
+        if (threadIdx.x != 0) return;
+        state.atom[row] = -1;
+        *score = NAN;
+        *created = 0;
+        return;
+    }
     const auto atoms = static_cast<std::size_t>(*state.counts);
     Winner winner{NAN, 0};
     if (atoms > 0) winner = decide(state, route, row, atoms, values, parts);
@@ -161,12 +222,16 @@ __global__ void __launch_bounds__(kBlockThreads)
     look(DeviceAtoms state, Route route, std::size_t members, const double* values,
          std::int64_t* atom, double* score) {
     RIEMEM_SHARED(Key, parts, kBlockThreads / kWarpLanes);
-    const auto atoms = static_cast<std::size_t>(*state.counts);
+    const auto atoms = stopped(state.bad) ? 0 : static_cast<std::size_t>(*state.counts);
     Winner winner{NAN, 0};
     if (atoms > 0) winner = decide(state, route, members, atoms, values, parts);
     if (threadIdx.x != 0) return;
     *atom = atoms > 0 ? static_cast<std::int64_t>(winner.atom) : -1;
     *score = winner.best;
+}
+
+dim3 blocks_of(std::size_t items) {
+    return {static_cast<unsigned>((items + kBlockThreads - 1) / kBlockThreads)};
 }
 
 dim3 groups_of(std::size_t entries) {
@@ -179,6 +244,31 @@ std::size_t max_member_workspace(std::size_t rows, std::size_t atoms) {
     return (rows + atoms) * sizeof(double);
 }
 
+template <typename T>
+Status max_member_place(const T* rows, std::size_t count, std::size_t dim, std::size_t stride,
+                        std::size_t first, double* norms, float* out, unsigned long long* bad,
+                        cudaStream_t stream) {
+    if (count == 0) return cudaSuccess;
+    const Status status = RIEMEM_LAUNCH((inspect<T>), groups_of(count), dim3(kBlockThreads), stream,
+                                        rows, count, dim, stride, first, norms, bad);
+    if (status != cudaSuccess) return status;
+    return RIEMEM_LAUNCH((place<T>), blocks_of(count * dim), dim3(kBlockThreads), stream, rows,
+                         count, dim, stride, norms, out, bad);
+}
+
+template Status max_member_place(const float*, std::size_t, std::size_t, std::size_t, std::size_t,
+                                 double*, float*, unsigned long long*, cudaStream_t);
+template Status max_member_place(const Bfloat16*, std::size_t, std::size_t, std::size_t,
+                                 std::size_t, double*, float*, unsigned long long*, cudaStream_t);
+
+Status max_member_labels(const std::int64_t* atom, std::size_t count, const std::int64_t* names,
+                         std::size_t known, std::int64_t next, std::int64_t* labels,
+                         cudaStream_t stream) {
+    if (count == 0) return cudaSuccess;
+    return RIEMEM_LAUNCH(name_rows, blocks_of(count), dim3(kBlockThreads), stream, atom, count,
+                         names, known, next, labels);
+}
+
 Status max_member_assign(const DeviceAtoms& state, double threshold, Route route,
                          std::size_t row_count, std::size_t count, std::size_t atoms_before,
                          double* scores, std::uint8_t* created, void* workspace,
@@ -188,7 +278,7 @@ Status max_member_assign(const DeviceAtoms& state, double threshold, Route route
     auto* values = static_cast<double*>(workspace);
     Status status =
         RIEMEM_LAUNCH(measure, groups_of(count), block, stream, state.rows + row_count * state.dim,
-                      state.dim, count, state.squares + row_count);
+                      state.dim, count, state.bad, state.squares + row_count);
     for (std::size_t p = 0; p < count && status == cudaSuccess; ++p) {
         const std::size_t row = row_count + p;
         const std::size_t entries = row + atoms_before + p;

@@ -131,6 +131,7 @@ struct Problem {
         p.count = n;
         p.dim = d;
         p.storage = storage;
+        p.stride = d;
         p.inv_norm = inv_norm.data();
         p.row_scale = scale.data();
         p.row_bias = bias.data();
@@ -141,7 +142,6 @@ struct Problem {
             p.low = low.data();
         } else {
             p.rows = rows->data();
-            p.stride = d;
         }
         if (storage == ScanStorage::int8) {
             p.tiles = tiles.data();
