@@ -110,6 +110,10 @@ class Library(ABC):
         self.write(target, 0, array)
         return target
 
+    def part(self, array: Any, start: int, stop: int) -> Any:
+        """Some of the rows, in the same memory."""
+        return array[start:stop]
+
     @abstractmethod
     def cast(self, array: Any, dtype: str) -> Any:
         """The values as another dtype, contiguous; the array itself where it is that already."""

@@ -7,6 +7,7 @@ depends on the order of the stream, and chains of near members can join what is 
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import warnings
@@ -25,12 +26,14 @@ from riemem._arrays import (
     like,
 )
 from riemem._atoms import files
+from riemem._atoms.device import AtomMirror
 from riemem._atoms.ranking import AtomHit
 from riemem._atoms.reader import AtomReader
 from riemem._atoms.results import Assignment, Atom, LargeAtomWarning, Merge, Removal
 from riemem._atoms.state import ROUTES, STORAGES, AtomState, usable_rows
 from riemem._atoms.storage import CompressedAtoms, grassmann_merge
 from riemem._atoms.threshold import calibrate_threshold, check_threshold
+from riemem._device import View, as_device_rows, is_device, library_of
 from riemem.errors import ArgumentError, MemoryNotFoundError, StoreCorruptError
 
 __all__ = ["Assignment", "Atom", "AtomHit", "CompressedAtoms", "LargeAtomWarning"]
@@ -86,9 +89,10 @@ class MaxMemberClusters(AtomReader):
     ) -> None:
         self._threshold = check_threshold(threshold)
         self._route = as_choice(route, "route", ROUTES)
-        self._state = AtomState(
+        self._arrays = AtomState(
             as_count(dim, "dim", minimum=1), as_choice(storage, "storage", STORAGES)
         )
+        self._mirror: AtomMirror | None = None
         self._next_id = 0
         self._warned = False
         self._lock = threading.RLock()
@@ -99,7 +103,10 @@ class MaxMemberClusters(AtomReader):
         Parameters
         ----------
         X : array_like, shape (N, d) or (d,)
-            Any real dtype, strides and length; directions are what counts.
+            Any real dtype, strides and length; directions are what counts. Float32 or bfloat16
+            rows of torch or cupy on a GPU are assigned there, on the library's current stream and
+            without waiting; the answer is of the same library, its counts are -1 and NaN, and
+            whoever reads the clustering next waits, and hears of a row without direction.
         ids : array_like of int, shape (N,), optional
             Unique, >= 0 and not in use. By default counted up from the largest id ever used.
 
@@ -124,11 +131,14 @@ class MaxMemberClusters(AtomReader):
         >>> MaxMemberClusters(2, threshold=0.5).assign([1.0, 0.0]).created.tolist()
         [True]
         """
+        if is_device(X):
+            return self._assign_there(X, ids)
         rows = usable_rows(X, "X", self.dim)
         given = None if ids is None else as_ids(ids, rows.shape[0])
         with self._lock:
+            state = self._alone()
             fresh = self._claim(given, rows.shape[0])
-            labels, scores, created = self._state.assign(rows, fresh, self._threshold, self._route)
+            labels, scores, created = state.assign(rows, fresh, self._threshold, self._route)
             message = self.warning
             first = message is not None and not self._warned
             self._warned = self._warned or first
@@ -138,6 +148,49 @@ class MaxMemberClusters(AtomReader):
         turn = like(X)
         return Assignment(turn(labels), turn(scores), turn(created), count, share, message)
 
+    def _assign_there(self, X: object, ids: object) -> Assignment:
+        with self._lock:
+            mirror, rows = self._mirror_for(X)
+            count = rows.shape[0]
+            given = None if ids is None else as_ids(ids, count)
+            before = self._next_id
+            fresh = self._claim(given, count)
+            try:
+                labels, scores, created = mirror.assign(rows, fresh, self._threshold, self._route)
+            except BaseException:
+                self._next_id = before
+                raise
+        return Assignment(labels, scores, created, -1, math.nan)
+
+    def _mirror_for(self, X: object) -> tuple[AtomMirror, View]:
+        library, array = library_of(X, "X")
+        rows = as_device_rows(array, "X", library, dim=self._arrays.dim, one_row=True)
+        mirror = self._mirror
+        if mirror is not None and (
+            mirror.stale or mirror.library is not library or mirror.place != rows.device
+        ):
+            self._alone()
+        if self._mirror is None:
+            self._mirror = AtomMirror(library, rows.device, self._arrays)
+        return self._mirror, rows
+
+    @property
+    def _state(self) -> AtomState:
+        """The arrays in host memory, after what a device has still to tell."""
+        with self._lock:
+            mirror = self._mirror
+            error = None if mirror is None else mirror.settle(self._arrays)
+            if error is not None:
+                self._mirror = None
+                raise error
+            return self._arrays
+
+    def _alone(self) -> AtomState:
+        """The arrays in host memory, to be changed: what a device holds is of no use then."""
+        state = self._state
+        self._mirror = None
+        return state
+
     def _claim(self, given: I64 | None, count: int) -> I64:
         if given is None:
             if self._next_id > LAST_ID - count + 1:
@@ -145,7 +198,8 @@ class MaxMemberClusters(AtomReader):
             fresh: I64 = np.arange(self._next_id, self._next_id + count, dtype=np.int64)
         else:
             fresh = given
-            used = fresh[np.isin(fresh, self._state.ids)]
+            queued = [] if self._mirror is None else self._mirror.pending_ids
+            used = fresh[np.isin(fresh, np.concatenate([self._arrays.ids, *queued]))]
             if used.size:
                 raise ArgumentError(f"ids: expected ids that are not in use, got {used[0]}")
         if count:
@@ -181,17 +235,18 @@ class MaxMemberClusters(AtomReader):
         """
         wanted = np.unique(as_integers(ids, "ids").reshape(-1).astype(np.int64))
         with self._lock:
+            state = self._alone()
             self._require_known(wanted)
             if wanted.size == 0:
                 return Removal(())
-            gone: Bool = np.isin(self._state.ids, wanted)
-            touched = np.unique(self._state.atom_ids[self._state.view("atom")[gone]]).tolist()
+            gone: Bool = np.isin(state.ids, wanted)
+            touched = np.unique(state.atom_ids[state.view("atom")[gone]]).tolist()
             lost = set(wanted.tolist())
             before = {
                 int(a): sum(not lost.issuperset(group) for group in self.components(a))
                 for a in touched
             }
-            vanished = self._state.keep(~gone)
+            vanished = state.keep(~gone)
             now = {a: self.components(a) for a in before if a not in vanished}
             fragments = {a: groups for a, groups in now.items() if len(groups) > before[a]}
         return Removal(tuple(int(i) for i in wanted), tuple(vanished), fragments)
@@ -206,9 +261,10 @@ class MaxMemberClusters(AtomReader):
         """
         wanted = np.unique(as_integers(ids, "ids").reshape(-1).astype(np.int64))
         with self._lock:
+            state = self._alone()
             self._require_known(wanted)
             if wanted.size:
-                self._state.keep(~np.isin(self._state.ids, wanted))
+                state.keep(~np.isin(state.ids, wanted))
 
     def _require_known(self, wanted: I64) -> None:
         missing = wanted[~np.isin(wanted, self._state.ids)]
@@ -243,7 +299,7 @@ class MaxMemberClusters(AtomReader):
             raise ArgumentError(f"other: expected MaxMemberClusters of dimension {self.dim}")
         first, second = sorted((self, other), key=id)
         with first._lock, second._lock:
-            here, there = self._state, other._state
+            here, there = self._alone(), other._state
             shared = np.intersect1d(here.ids, there.ids)
             if shared.size:
                 raise ArgumentError(
@@ -322,8 +378,8 @@ class MaxMemberClusters(AtomReader):
     def number_atoms_from(self, number: int) -> None:
         """Make the next new atom's id at least `number`."""
         with self._lock:
-            least = as_count(number, "number")
-            self._state.next_atom_id = max(self._state.next_atom_id, least)
+            state = self._alone()
+            state.next_atom_id = max(state.next_atom_id, as_count(number, "number"))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one file; an older file stays whole until the new one is complete."""

@@ -127,6 +127,9 @@ class HostLibrary(Library):
         copied: NDArray[Any] = exact(array) if array.bfloat16 else array.array.copy()
         return copied
 
+    def part(self, array: Any, start: int, stop: int) -> Any:
+        return HostArray(array.array[start:stop], array.device)
+
     def cast(self, array: Any, dtype: str) -> Any:
         if array.bfloat16:
             array = HostArray(exact(array), array.device)

@@ -37,6 +37,22 @@ std::unique_ptr<Guarded<T>> device(const std::vector<T>& values) {
     return memory;
 }
 
+// float32 values cut off to bfloat16, in both forms.
+struct Narrow {
+    std::vector<cuda::Bfloat16> narrow;
+    std::vector<float> exact;
+
+    explicit Narrow(const std::vector<float>& values) : narrow(values.size()), exact(values) {
+        for (std::size_t i = 0; i < values.size(); ++i) {
+            std::uint32_t bits = 0;
+            std::memcpy(&bits, &values[i], 4);
+            narrow[i].bits = static_cast<std::uint16_t>(bits >> 16);
+            bits &= 0xffff0000u;
+            std::memcpy(&exact[i], &bits, 4);
+        }
+    }
+};
+
 struct Problem {
     std::size_t n, d, queries;
     ScanStorage storage;

@@ -47,7 +47,7 @@ void compare(std::size_t n, std::size_t d, std::size_t b, std::size_t k, bool ra
     there.precision = on_precision->data();
     there.inv_norm = inv_norm.data();
     there.ramp = ramped ? ramp.data() : nullptr;
-    const cuda::DeviceFisherQueries ask{on_asked->data(), d, query_inv.data(), b};
+    cuda::DeviceFisherQueries ask{on_asked->data(), d, query_inv.data(), b};
     const cuda::DeviceFisherOptions how{7.0, mask.data(), true};
     const auto indices = device<std::int64_t>(b * k), counts = device<std::int64_t>(b);
     const auto scores = device<double>(b * k), all = device<double>(b * n);
@@ -65,9 +65,50 @@ void compare(std::size_t n, std::size_t d, std::size_t b, std::size_t k, bool ra
                       MatrixView<double>{plain.data(), b, n, static_cast<std::ptrdiff_t>(n)});
     CHECK(cuda::fisher_rao_scores(there, ask, how, all->data(), nullptr) == 0);
     CHECK(std::memcmp(plain.data(), all->data(), b * n * sizeof(double)) == 0);
+    // A query that is empty has no hits, and the others keep theirs.
+    std::vector<std::uint8_t> empty(b, 0);
+    empty[b - 1] = 1;
+    ask.empty = empty.data();
+    CHECK(cuda::fisher_rao_topk(there, ask, how, k,
+                                {indices->data(), scores->data(), counts->data()}, work->data(),
+                                nullptr) == 0);
+    CHECK((*counts)[b - 1] == 0 && (*indices)[(b - 1) * k] == -1);
+    CHECK(b == 1 || (*counts)[0] == expected.counts[0]);
+    CHECK(cuda::fisher_rao_scores(there, ask, how, all->data(), nullptr) == 0);
+    CHECK(std::memcmp(plain.data(), all->data(), (b - 1) * n * sizeof(double)) == 0);
+    for (std::size_t i = 0; i < n; ++i) CHECK(std::isnan((*all)[(b - 1) * n + i]));
 }
 
 }  // namespace
+
+RIEMEM_TEST(variances_become_precisions_and_bad_rows_are_marked) {
+    const std::vector<float> variances{0.5f, 2.0f, 1.0f,     0.0f, 1.0f, -1.0f,
+                                       NAN,  1.0f, INFINITY, 1.0f, 3.0f, 1e-45f};
+    const std::vector<double> ramp{0.0, 1.0, 0.5, 0.5, 0.5, 0.5};
+    const auto on = device(variances);
+    const auto precision = device<float>(12);
+    std::vector<std::uint8_t> usable(6, 1);
+    CHECK(cuda::fisher_rao_precision(on->data(), 6, 2, 2, ramp.data(), precision->data(),
+                                     usable.data(), nullptr) == 0);
+    CHECK((usable == std::vector<std::uint8_t>{1, 0, 0, 0, 0, 0}));
+    CHECK((*precision)[0] == 2.0f && (*precision)[1] == 0.5f);
+    CHECK((*precision)[10] == static_cast<float>(1.0 / 3.0));
+    // One row of variances for all, and ramps that are none.
+    const std::vector<double> odd{0.0, -0.1, 1.1, NAN, 1.0, 0.5};
+    const auto one = device<float>(2);
+    usable.assign(6, 1);
+    CHECK(cuda::fisher_rao_precision(on->data(), 6, 2, 0, odd.data(), one->data(), usable.data(),
+                                     nullptr) == 0);
+    CHECK((usable == std::vector<std::uint8_t>{1, 0, 0, 0, 1, 1}));
+    CHECK((*one)[0] == 2.0f && (*one)[1] == 0.5f);
+    CHECK(cuda::fisher_rao_precision(on->data() + 2, 6, 2, 0, nullptr, one->data(), usable.data(),
+                                     nullptr) == 0);
+    CHECK((usable == std::vector<std::uint8_t>(6, 0)));
+    const std::vector<double> norms{1.0, 0.0, NAN, INFINITY};
+    std::vector<std::uint8_t> empty(4, 9);
+    CHECK(cuda::fisher_rao_empty(norms.data(), 4, empty.data(), nullptr) == 0);
+    CHECK((empty == std::vector<std::uint8_t>{0, 1, 1, 1}));
+}
 
 RIEMEM_TEST(memories_with_variances_rank_as_on_the_processor) {
     unsigned seed = 0;

@@ -293,6 +293,50 @@ RIEMEM_TEST(lengths_of_rows_equal_the_processors) {
     }
 }
 
+RIEMEM_TEST(rows_that_are_bfloat16_are_read_as_they_are) {
+    for (std::size_t d : {1, 7, 24}) {
+        for (std::size_t queries : {1, 3, 17}) {
+            Problem problem(130, d, queries, ScanStorage::bfloat16, 93);
+            const std::vector<float> values(problem.rows->data(), problem.rows->data() + 130 * d);
+            const Narrow cut(values);
+            std::copy_n(cut.exact.data(), 130 * d, problem.rows->data());
+            problem.copies();
+            // The same rows apart, without the rest of the bits that they do not have.
+            const std::size_t stride = d + 3;
+            const auto apart = device<std::uint16_t>(129 * stride + d);
+            for (std::size_t i = 0; i < 130 * d; ++i) {
+                (*apart)[i / d * stride + i % d] = cut.narrow[i].bits;
+            }
+            cuda::DevicePoints points = problem.on_device();
+            points.high = apart->data();
+            points.low = nullptr;
+            points.residual = nullptr;
+            points.stride = stride;
+            CHECK(cuda::fused_topk_prepare(points, problem.part_scales->data(), nullptr) == 0);
+            for (Norm norm : {Norm::none, Norm::minmax, Norm::zscore}) {
+                FusedOptions plain;
+                cuda::DeviceOptions options;
+                plain.cosine_weight = options.cosine_weight = 0.3;
+                plain.norm = options.norm = norm;
+                CHECK(same(on_processor(problem, plain, 9),
+                           on_shim(problem, options, 9, points, problem.asked())));
+            }
+            std::vector<double> expected(130), mean(d, 0.5), whitening(d * d, 0.25);
+            const auto* rows = reinterpret_cast<const cuda::Bfloat16*>(apart->data());
+            const auto out = device<double>(130);
+            unsigned long long bad = 0;
+            CHECK(row_norms(problem.view(), Isa::scalar, expected.data()) == -1);
+            CHECK(cuda::row_norms(rows, 130, d, stride, out->data(), &bad, nullptr) == 0);
+            CHECK(std::memcmp(expected.data(), out->data(), 130 * 8) == 0);
+            quadratic_rows(problem.view(), mean.data(), whitening.data(), d, Isa::scalar,
+                           expected.data());
+            CHECK(cuda::quadratic_rows(rows, 130, d, stride, mean.data(), whitening.data(), d,
+                                       out->data(), nullptr) == 0);
+            CHECK(std::memcmp(expected.data(), out->data(), 130 * 8) == 0);
+        }
+    }
+}
+
 RIEMEM_TEST(folded_queries_match_a_plain_product) {
     const std::size_t d = 11;
     const Problem problem(4, d, 1, ScanStorage::float32, 91);

@@ -136,6 +136,76 @@ RIEMEM_TEST(a_stream_is_assigned_as_on_the_processor) {
     }
 }
 
+RIEMEM_TEST(chunks_are_brought_to_a_length_by_powers_of_two) {
+    auto values = stream_of(20, 5, 3);
+    const float lengths[] = {1.0f, 1e-20f, 3e18f, 0.3f, 2.0f};
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] *= lengths[i / 5 % 5];
+    const auto place = [&](const auto* rows, std::vector<float>& out) {
+        const auto norms = device<double>(20);
+        unsigned long long bad = ~0ull;
+        CHECK(cuda::max_member_place(rows, 20, 5, 5, 100, norms->data(), out.data(), &bad,
+                                     nullptr) == 0);
+        return bad;
+    };
+    std::vector<float> out(100, -9.0f);
+    CHECK(place(values.data(), out) == ~0ull);
+    for (std::size_t i = 0; i < 20; ++i) {
+        double square = 0.0, placed = 0.0;
+        for (std::size_t t = 0; t < 5; ++t) {
+            square +=
+                static_cast<double>(values[i * 5 + t]) * static_cast<double>(values[i * 5 + t]);
+            placed += static_cast<double>(out[i * 5 + t]) * static_cast<double>(out[i * 5 + t]);
+        }
+        const double norm = std::sqrt(square);
+        int exponent = 0;
+        if (norm < 0.5 || norm >= 2.0) std::frexp(norm, &exponent);
+        for (std::size_t t = 0; t < 5; ++t) {
+            CHECK(out[i * 5 + t] == std::ldexp(values[i * 5 + t], -exponent));
+        }
+        CHECK(std::sqrt(placed) >= 0.5 && std::sqrt(placed) < 2.0);
+    }
+    const Narrow cut(values);
+    std::vector<float> narrow(100, -9.0f), exact(100, -9.0f);
+    CHECK(place(cut.narrow.data(), narrow) == ~0ull);
+    CHECK(place(cut.exact.data(), exact) == ~0ull);
+    CHECK(narrow == exact);
+    std::fill_n(values.data() + 35, 5, 0.0f);
+    values[60] = NAN;
+    out.assign(100, -9.0f);
+    CHECK(place(values.data(), out) == 107);
+    CHECK(out == std::vector<float>(100, -9.0f));
+}
+
+RIEMEM_TEST(nothing_is_assigned_after_a_row_without_direction) {
+    Both both(30, 6, 5);
+    both.assign(0, 20, 0.7, Route::max_member);
+    const unsigned long long before = both.counts;
+    unsigned long long bad = ~0ull;
+    both.atoms.bad = &bad;
+    std::vector<double> scores(5, 7.0);
+    std::vector<std::uint8_t> created(5, 9);
+    const auto work = device<unsigned char>(cuda::max_member_workspace(30, 30));
+    bad = 22;
+    CHECK(cuda::max_member_assign(both.atoms, 0.7, Route::max_member, 20, 5, before, scores.data(),
+                                  created.data(), work->data(), nullptr) == 0);
+    CHECK(both.counts == before);
+    CHECK(created == std::vector<std::uint8_t>(5, 0));
+    for (std::size_t i = 0; i < 5; ++i) {
+        CHECK(std::isnan(scores[i]) && both.device_atom[20 + i] == -1);
+    }
+    std::int64_t atom = 5;
+    CHECK(cuda::max_member_nearest(both.atoms, Route::max_member, 20, before, both.rows.data(), 1,
+                                   &atom, scores.data(), work->data(), nullptr) == 0);
+    CHECK(atom == -1);
+    const std::vector<std::int64_t> slots{0, 2, 3, -1, 5}, names{7, 8, 11};
+    std::vector<std::int64_t> labels(5, -9);
+    CHECK(cuda::max_member_labels(slots.data(), 5, names.data(), 3, 20, labels.data(), nullptr) ==
+          0);
+    CHECK((labels == std::vector<std::int64_t>{7, 11, 20, -1, 22}));
+    both.atoms.bad = nullptr;
+    both.compare();
+}
+
 RIEMEM_TEST(the_nearest_atom_is_found_without_a_change) {
     for (Route route : {Route::max_member, Route::nearest_fallback, Route::centroid}) {
         Both both(50, 9, 77);

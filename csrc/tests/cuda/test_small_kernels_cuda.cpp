@@ -59,6 +59,52 @@ RIEMEM_TEST(scatter_is_updated_and_downdated_to_the_bit) {
     CHECK(cuda::scatter_add<float>(nullptr, 0, 5, 5, nullptr, 1.0, nullptr, nullptr, nullptr) == 0);
 }
 
+RIEMEM_TEST(bfloat16_rows_are_added_for_what_they_are) {
+    const Narrow cut(random_values<float>(70 * 9, 7));
+    const auto rows = device(cut.narrow);
+    const auto exact = device(cut.exact);
+    std::vector<double> shift(9, 0.5), total(9, 1.0), square(81, 2.0), sum(9, 1.0),
+        scatter(81, 2.0);
+    CHECK(cuda::scatter_add(static_cast<const float*>(exact->data()), 70, 9, 9, shift.data(), 1.0,
+                            total.data(), square.data(), nullptr) == 0);
+    CHECK(cuda::scatter_add(static_cast<const cuda::Bfloat16*>(rows->data()), 70, 9, 9,
+                            shift.data(), 1.0, sum.data(), scatter.data(), nullptr) == 0);
+    CHECK(total == sum);
+    CHECK(square == scatter);
+}
+
+RIEMEM_TEST(a_batch_with_a_bad_row_leaves_the_sums_alone) {
+    const auto values = random_values<double>(40 * 5, 8);
+    const auto rows = device(values);
+    const std::vector<double> shift(5, 0.1);
+    for (unsigned long long bad : {0ull, 39ull, 40ull, ~0ull}) {
+        const bool good = bad >= 40;
+        std::vector<double> total(5, 3.0), scatter(25, 4.0), found(5, -1.0);
+        CHECK(cuda::scatter_add(static_cast<const double*>(rows->data()), 40, 5, 5, shift.data(),
+                                1.0, total.data(), scatter.data(), nullptr, &bad) == 0);
+        CHECK((total == std::vector<double>(5, 3.0)) != good);
+        CHECK((scatter == std::vector<double>(25, 4.0)) != good);
+        CHECK(cuda::scatter_shift(static_cast<const double*>(rows->data()), 40, 5, 5, &bad,
+                                  found.data(), nullptr) == 0);
+        for (std::size_t t = 0; t < 5; ++t) {
+            double sum = 0.0;
+            for (std::size_t i = 0; i < 40; ++i) sum += values[i * 5 + t] - values[t];
+            CHECK(same_bits(found[t], good ? values[t] + sum / 40.0 : 0.0));
+        }
+    }
+}
+
+RIEMEM_TEST(lengths_beyond_a_limit_count_as_infinite) {
+    const std::vector<double> values{1.0, 2.0, 1e200, 3.0, 1e151, 0.0};
+    const auto out = device<double>(3);
+    unsigned long long bad = 0;
+    CHECK(cuda::row_norms(values.data(), 3, 2, 2, out->data(), &bad, nullptr, 1e150) == 0);
+    CHECK(bad == 1);
+    CHECK(cuda::row_norms(values.data() + 4, 1, 2, 2, out->data(), &bad, nullptr) == 0);
+    CHECK(bad == ~0ull);
+    CHECK((*out)[0] == 1e151);
+}
+
 RIEMEM_TEST(a_basis_is_turned_in_the_order_of_the_sum) {
     for (std::size_t d : {1, 16, 37}) {
         for (std::size_t m : {1, 5, 18}) {

@@ -3,32 +3,46 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
 
 from riemem._arrays import F32, I64, as_choice, as_count, as_number, like
 from riemem._atoms import links, ranking, storage
+from riemem._atoms.device import AtomMirror
 from riemem._atoms.ranking import AtomHit
 from riemem._atoms.results import Atom
 from riemem._atoms.state import STORAGES, AtomState, usable_rows
 from riemem._atoms.storage import CompressedAtoms
+from riemem._device import View, is_device
 from riemem.errors import ArgumentError, MemoryNotFoundError
 
 _FEW = 50  # below this many members one large atom says nothing
 _LARGE_SHARE = 0.5
 
 
-class AtomReader:
+class AtomReader(ABC):
     """The questions of :class:`riemem.MaxMemberClusters`; each holds its lock while it looks."""
 
-    _state: AtomState
     _threshold: float
     _route: str
     _lock: threading.RLock
 
+    @property
+    @abstractmethod
+    def _state(self) -> AtomState:
+        """The arrays, up to date."""
+
+    @abstractmethod
+    def _mirror_for(self, X: object) -> tuple[AtomMirror, View]:
+        """The arrays on the device of X, and X as rows."""
+
     def nearest(self, X: object) -> tuple[Any, Any]:
         """Return for each row the id of the atom that would win and its best; nothing is changed.
+
+        Rows on a GPU are answered there, as by :meth:`riemem.MaxMemberClusters.assign`; when one
+        of them has no direction, all get -1 and NaN.
 
         Returns
         -------
@@ -45,6 +59,10 @@ class AtomReader:
         >>> clusters.nearest([0.1, 1.0])[0].tolist()
         [1]
         """
+        if is_device(X):
+            with self._lock:
+                mirror, given = self._mirror_for(X)
+                return mirror.nearest(given, self._route)
         rows = usable_rows(X, "X", self.dim)
         with self._lock:
             slots, scores = self._state.nearest(rows, self._route)

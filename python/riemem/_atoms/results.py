@@ -26,9 +26,9 @@ class Assignment:
     created : (N,) bool
         True where the chunk opened its atom.
     atom_count : int
-        Atoms after the batch.
+        Atoms after the batch; -1 from a GPU, where counting them would mean to wait.
     largest_share : float
-        Share of all members that the largest atom holds.
+        Share of all members that the largest atom holds; NaN from a GPU.
     warning : str or None
         Says so when that share is above one half.
     """
