@@ -45,6 +45,7 @@ def test_near_scores_are_within_their_bound_and_a_few_are_the_same_bits(
         assert off < (1e-4 if storage == "float32" else 1.0) * max(1.0, np.abs(exact).max() * 10)
     rows = rng.integers(0, n, size=9)
     assert asked.some(rows).tolist() == exact[rows].tolist()
+    assert asked.vectors(rows).tolist() == index.vectors()[rows].tolist()
 
 
 @pytest.mark.parametrize("isa", ISAS)

@@ -55,6 +55,13 @@ class RowsView:
         assert self.high is not None and self.low is not None
         return _backend.core.join_bfloat16(self.high[start:stop], self.low[start:stop])
 
+    def take(self, positions: I64) -> F32:
+        """Some rows as float32."""
+        if self.rows is not None:
+            return self.rows[positions]
+        assert self.high is not None and self.low is not None
+        return _backend.core.join_bfloat16(self.high[positions], self.low[positions])
+
     def kernel(self, inv_norms: F64, scale: F64 | None, bias: F64 | None, scan: str) -> Any:
         """The points as the kernel takes them; `scan` says what it reads."""
         core = _backend.core.Points

@@ -134,6 +134,10 @@ class Asked:
             return np.empty(0)
         return score_some(self._snapshot.points, self._queries, rows)
 
+    def vectors(self, positions: I64) -> F32:
+        """Return the unit rows at some positions in `ids`, shape (M, d)."""
+        return self._snapshot.rows.take(positions)
+
     def best(self, k: int, mask: Bool | None = None) -> tuple[I64, F64]:
         """Return positions and scores of the k best rows; ties go to the lower position."""
         found = topk(self._snapshot.points, self._queries, mask, k)

@@ -435,7 +435,7 @@ def test_narrowing_by_near_scores_changes_no_bit(
         for scope in (None, {"speaker": "Ana"})
     ]
     assert wide[0][0].channels
-    monkeypatch.setattr(hybrid, "_adds_up", lambda ranking: False)
+    monkeypatch.setattr(hybrid, "adds_up", lambda ranking: False)
     exact = [
         memory.search(query, k=k, ranking=name, filters=scope, explain=True)
         for query in QUERIES

@@ -15,7 +15,8 @@ from ..embed import Embedder
 from ..memory import Memory
 from ..retrieval.embedding import DEFAULT_RENDERING, TurnEmbedder
 from ..retrieval.fusion import CHANNELS, Ranking, rankings
-from ..retrieval.hybrid import Gathered, HybridChannel, top
+from ..retrieval.hybrid import Gathered, HybridChannel
+from ..retrieval.narrowing import top
 from ..store import Store
 from .locomo import Conversation
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from ..memory import Memory
 from ..retrieval.fusion import Ranking, rankings
-from ..retrieval.hybrid import HybridChannel, top
+from ..retrieval.hybrid import HybridChannel
+from ..retrieval.narrowing import top
 from .locomo import Conversation, Question
 
 __all__ = ["rank_lives"]

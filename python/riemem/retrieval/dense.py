@@ -43,6 +43,7 @@ class VectorScores:
     notes: tuple[str, ...]
     rows: Ids | None  # positions in `keys` of those scored; None: all
     more: Callable[[Ids], npt.NDArray[np.float64]]  # scores of other positions
+    vectors: Callable[[Ids], Rows]  # the unit vectors at some positions
     again: Callable[[npt.NDArray[np.float64]], Asked]  # the same of another vector
     off: float = 0.0  # how far a score of `scores` can be from that of `more`, at most
 
@@ -179,7 +180,9 @@ class DenseChannel:
         def again(vector: npt.NDArray[np.float64]) -> Asked:
             return index.ask(vector, cosine_weight=1.0 if cosine else None)
 
-        return VectorScores(asked.ids, values, label, plain, notes, rows, asked.some, again, off)
+        return VectorScores(
+            asked.ids, values, label, plain, notes, rows, asked.some, asked.vectors, again, off
+        )
 
     def _uncertain_scores(self, index: RiemannianIndex, embedded: Embedded) -> VectorScores:
         for _ in range(_ATTEMPTS):
@@ -195,8 +198,13 @@ class DenseChannel:
             found: npt.NDArray[np.float64] = values[positions]
             return found
 
+        def vectors(positions: Ids) -> Rows:
+            return rows[positions]
+
         notes = embedded.notes
-        return VectorScores(keys, values, "fisher-rao", False, notes, None, some, index.ask)
+        return VectorScores(
+            keys, values, "fisher-rao", False, notes, None, some, vectors, index.ask
+        )
 
     def cosines(self, query: str, memory_ids: list[int]) -> dict[int, dict[str, float]]:
         """The plain cosine of the best vector of each memory, and the number of that vector."""

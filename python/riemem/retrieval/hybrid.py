@@ -19,22 +19,29 @@ from riemem.retrieval.corpus import Corpus, CorpusView, Floats, Mask
 from riemem.retrieval.dates import require_calendar
 from riemem.retrieval.demotion import Edges, follow_edges, put_in_order
 from riemem.retrieval.dense import MANY, DenseChannel, VectorScores
-from riemem.retrieval.embedding import MAX_CHUNKS, TurnEmbedder
+from riemem.retrieval.embedding import TurnEmbedder
 from riemem.retrieval.entities import entity_scores
 from riemem.retrieval.fusion import Fused, Ranking, added_up, as_ranking, fuse, weights_for
 from riemem.retrieval.likeness import Likeness
 from riemem.retrieval.names import speaker_scores
+from riemem.retrieval.narrowing import (
+    adds_up,
+    most_off,
+    near_best,
+    promising,
+    top,
+    with_neighbours,
+)
 from riemem.retrieval.profile import profile_scores
 from riemem.retrieval.query_type import query_kind
 from riemem.retrieval.scenes import scene_gains
 from riemem.retrieval.temporal import temporal_scores, time_word_scores
 from riemem.retrieval.valid import valid_times
+from riemem.retrieval.vector_rows import VectorRows
 from riemem.store import Store
 from riemem.store.trust import Trust, read_trust
 
-#: Of many memories: how many of each channel are looked at, and of how many of those the
-#: neighbours.
-_ALONE = 512
+#: Of many memories: of how many of the best the neighbours are looked at.
 _OPENED = 64
 #: Where more are asked for, all are scored.
 _MOST_OF_MANY = 1000
@@ -95,7 +102,7 @@ class HybridChannel:
         self._corpus = Corpus(store, profile)
         self.dense = DenseChannel(store, profile, embedder)
         self._lock = threading.Lock()
-        self._rows: tuple[Ids, CorpusView, Ids, bool] | None = None
+        self._rows: VectorRows | None = None
         self._edges: Edges | None = None
         self._newer: tuple[object, CorpusView, Ids] | None = None
 
@@ -180,14 +187,14 @@ class HybridChannel:
                 allowed=allowed,
                 few=few,
                 best=max(2 * k, 256),
-                nearly=narrow and _adds_up(ranking),
+                nearly=narrow and adds_up(ranking),
             )
         view = self._corpus.follow()
         passes = view.alive
         if allowed is not None:
             passes = passes & np.isin(view.ids, allowed)
         if found is not None:
-            channels["dense"] = self._aligned(found, view)
+            channels["dense"] = self._rows_of(found.keys, view).spread(found.scores, found.rows)
             if found.uncentred:
                 # Plain cosines of sentences are mostly above 0. Less their mean, a memory without
                 # neighbours loses nothing by it.
@@ -234,37 +241,37 @@ class HybridChannel:
         likens = 0 < len(own) < len(wanted)
         bare = replace(ranking, weights=own) if likens else ranking
         if found is not None and found.rows is not None and ranking.method == "sum":
-            rows_of, _ = self._rows_of(found.keys, view)
-            best = rows_of[found.rows]
-            rows = _promising(ranking, channels, passes, best[best < len(view)], k)
+            best = self._rows_of(found.keys, view).rows[found.rows]
+            rows = promising(ranking, channels, passes, best[best < len(view)], k)
             self._fill(found, channels["dense"], view, rows)
             plain = replace(bare, kernel={}, answers=0.0)
             alone = fuse(plain, channels, view, passes, kind, rows)
             first = rows[top(alone.scores, view.ids[rows], max(k, _OPENED))]
-            opened = _with_neighbours(first, view)
-            self._fill(found, channels["dense"], view, _with_neighbours(opened, view), rows)
+            opened = with_neighbours(first, view)
+            self._fill(found, channels["dense"], view, with_neighbours(opened, view), rows)
             rows = opened[passes[opened]]
         elif found is not None and found.off > 0.0:
+            near = added_up(bare, channels, view, passes, kind)
             most = ranking.likeness[0] if likens else k
-            rows = _near_best(bare, channels, view, passes, kind, most, {"dense": found.off})
+            rows = near_best(near, passes, most, most_off(bare, kind, {"dense": found.off}))
             if not likens:
-                rows = np.union1d(rows, self._superseding(ranking, view, passes))
-            self._fill(found, channels["dense"], view, _with_neighbours(rows, view))
+                rows = self._and_superseding(rows, ranking, view, passes)
+            self._fill(found, channels["dense"], view, with_neighbours(rows, view))
         if found is not None and likens:
             first_pass = fuse(bare, channels, view, passes, kind, rows)
-            alike = Likeness.of(
-                first_pass, view, ranking.likeness, self.dense, found, self._rows_of
-            )
+            alike = Likeness.of(first_pass, view, ranking.likeness, found, self._rows_of)
             if found.off == 0.0:
                 channels["likeness"] = alike.scores(rows)
                 if found.uncentred:
                     channels["likeness"] = _centred(channels["likeness"], view.alive)
             else:
                 channels["likeness"], off = alike.nearly()
-                errors = {"dense": found.off, "likeness": off}
-                rows = _near_best(ranking, channels, view, passes, kind, k, errors)
-                rows = np.union1d(rows, self._superseding(ranking, view, passes))
-                self._fill(found, channels["dense"], view, _with_neighbours(rows, view))
+                # What is added to nothing else; the dense scores put right since are in the bound.
+                near += weights_for(ranking, kind)["likeness"] * channels["likeness"]
+                reach = most_off(ranking, kind, {"dense": found.off, "likeness": off})
+                rows = near_best(near, passes, k, reach)
+                rows = self._and_superseding(rows, ranking, view, passes)
+                self._fill(found, channels["dense"], view, with_neighbours(rows, view))
                 channels["likeness"][rows] = alike.scores(rows)[rows]
         return Gathered(view, passes, channels, tuple(notes), kind, scoring, rows)
 
@@ -303,17 +310,17 @@ class HybridChannel:
         self._edges = edges = follow_edges(self._store, self._profile, self._edges)
         return edges
 
-    def _superseding(self, ranking: Ranking, view: CorpusView, passes: Mask) -> Ids:
-        """The rows that supersede others, and may come up to their places."""
+    def _and_superseding(self, rows: Ids, ranking: Ranking, view: CorpusView, passes: Mask) -> Ids:
+        """The rows and those that supersede others, and may come up to their places; ascending."""
         pairs = self._follow_edges(ranking).pairs
         if not pairs:
-            return np.empty(0, np.int64)
+            return rows
         known = self._newer
         if known is None or known[0] is not pairs or known[1] is not view:
             newer = np.array([pair[0] for pair in pairs], np.int64)
             self._newer = known = (pairs, view, np.flatnonzero(np.isin(view.ids, newer)))
-        rows: Ids = known[2][passes[known[2]]]
-        return rows
+        together: Ids = np.union1d(rows, known[2][passes[known[2]]])
+        return together
 
     def _trust(self, view: CorpusView) -> Floats:
         """Expected trust of each row, less that of a memory of which nothing is known."""
@@ -333,51 +340,26 @@ class HybridChannel:
         done: Ids | None = None,
     ) -> None:
         """Give rows their dense score that were not among the best, and not done before."""
-        own, _ = self._rows_of(found.keys, view)
-        wanted = np.zeros(len(view) + 1, np.bool_)
-        wanted[rows] = True
-        wanted[-1] = False
+        own = self._rows_of(found.keys, view)
+        known = np.zeros(len(view) + 1, np.bool_)
         if found.rows is not None:
-            wanted[own[found.rows]] = False
+            known[own.rows[found.rows]] = True
         if done is not None:
-            wanted[done] = False
-        positions = np.flatnonzero(wanted[own])
+            known[done] = True
+        rows = rows[~known[rows]]
+        positions, counts = own.positions(rows)
         if positions.size:
-            values = np.full(len(view), -np.inf)
-            np.maximum.at(values, own[positions], found.more(positions))
-            np.copyto(dense, values, where=values > -np.inf)
+            values = own.best(found.more(positions), counts)
+            dense[rows[counts > 0]] = values
 
-    def _aligned(self, found: VectorScores, view: CorpusView) -> Floats:
-        """Vector scores as scores of rows: the best of a memory's, 0 for one without a vector."""
-        rows, single = self._rows_of(found.keys, view)
-        scores = found.scores
-        if found.rows is not None:
-            rows = rows[found.rows]
-        values = np.zeros(len(view) + 1)  # the last for vectors of memories not in the view
-        if single:
-            values[rows] = scores
-        else:
-            values[rows] = -np.inf
-            np.maximum.at(values, rows, scores)
-        return values[:-1]
-
-    def _rows_of(self, keys: Ids, view: CorpusView) -> tuple[Ids, bool]:
+    def _rows_of(self, keys: Ids, view: CorpusView) -> VectorRows:
         with self._lock:
             known = self._rows
-        if known is not None and known[0] is keys and known[1] is view:
-            return known[2], known[3]
-        living = np.flatnonzero(view.alive)
-        order = living[np.argsort(view.ids[living], kind="stable")]
-        ids = view.ids[order]
-        owners = keys // MAX_CHUNKS
-        place = np.searchsorted(ids, owners)
-        inside = np.minimum(place, max(ids.size - 1, 0))
-        hit = (ids[inside] == owners) if ids.size else np.zeros(owners.size, np.bool_)
-        rows = np.where(hit, order[inside] if ids.size else 0, len(view)).astype(np.int64)
-        single = bool((np.diff(np.sort(owners, kind="stable")) > 0).all())
-        with self._lock:
-            self._rows = (keys, view, rows, single)
-        return rows, single
+        if known is None or known.keys is not keys or known.view is not view:
+            known = VectorRows(keys, view)
+            with self._lock:
+                self._rows = known
+        return known
 
     def _explain(
         self, query: str, gathered: Gathered, best: Ids, details: dict[int, dict[str, Any]]
@@ -409,79 +391,3 @@ def unavailable() -> list[str]:
 def _centred(scores: Floats, alive: Mask) -> Floats:
     # fsum: the same last bit in whatever order the rows came.
     return scores - math.fsum(scores[alive]) / int(alive.sum()) if alive.any() else scores
-
-
-def _adds_up(ranking: Ranking) -> bool:
-    """Whether an error of a dense score changes no other row but its neighbours."""
-    return ranking.method == "sum" and not ranking.bridges and ranking.scenes == 0.0
-
-
-def _near_best(
-    ranking: Ranking,
-    channels: Mapping[str, Floats],
-    view: CorpusView,
-    passes: Mask,
-    kind: str,
-    k: int,
-    off: Mapping[str, float],
-) -> Ids:
-    """Rows that can be among the k best while channels are off by so much; the others are not."""
-    rows = np.flatnonzero(passes)
-    if not 0 < k < rows.size:
-        return rows
-    near = added_up(ranking, channels, view, passes, kind)[rows]
-    weights = weights_for(ranking, kind)
-    lent = 1.0 + sum(map(abs, ranking.kernel.values())) + abs(ranking.answers)
-    reach = off.get("dense", 0.0) * abs(weights.get("dense", 0.0)) * lent
-    reach += off.get("likeness", 0.0) * abs(weights.get("likeness", 0.0))
-    # No channel exceeds 1, and another order of adding up changes far less than 1e-12 of that.
-    reach += 1e-12 * lent * sum(map(abs, weights.values()))
-    # A row that is further below the k-th than both can be off is out.
-    edge = near[np.argpartition(-near, k - 1)[k - 1]]
-    found: Ids = rows[near >= edge - 2.0 * reach]
-    return found
-
-
-def _promising(
-    ranking: Ranking, channels: Mapping[str, Floats], passes: Mask, found: Ids, k: int
-) -> Ids:
-    """Of many rows those that a channel with weight puts first; ascending.
-
-    `found` are the best of the dense channel. Names, kinds of words and length choose between
-    rows that mean or say something of the query, and find none by themselves.
-    """
-    rows = [found]
-    for name in ("lexical", "temporal", "entities", "profile"):
-        if name not in ranking.weights or name not in channels:
-            continue
-        scores = channels[name]
-        own = np.flatnonzero(scores > 0.0)
-        if name == "temporal" and own.size:  # of equally near days those with the query's words
-            scores = scores + 0.1 * channels.get("lexical", 0.0)
-        most = max(2 * k, _ALONE)
-        if own.size > most:
-            own = own[np.argpartition(-scores[own], most - 1)[:most]]
-        rows.append(own)
-    together: Ids = np.unique(np.concatenate(rows))
-    promising: Ids = together[passes[together]]
-    return promising
-
-
-def _with_neighbours(rows: Ids, view: CorpusView) -> Ids:
-    """The rows and everything within reach of them in their sessions; ascending."""
-    within = np.zeros(len(view) + 1, np.bool_)  # the last for neighbours that are not there
-    within[rows] = True
-    for side in (*view.before, *view.after):
-        within[np.minimum(side[rows], len(view))] = True
-    together: Ids = np.flatnonzero(within[:-1])
-    return together
-
-
-def top(scores: Floats, ids: Ids, k: int) -> Ids:
-    """The positions of the k best, best first, ties by lower id."""
-    positions = np.arange(scores.size)
-    if 0 < k < scores.size:
-        edge = scores[np.argpartition(-scores, k - 1)[k - 1]]
-        positions = np.flatnonzero(scores >= edge)
-    best: Ids = positions[np.lexsort((ids[positions], -scores[positions]))][:k]
-    return best

@@ -14,8 +14,9 @@ import numpy.typing as npt
 from riemem.index import Asked
 from riemem.retrieval.channel import Ids
 from riemem.retrieval.corpus import CorpusView, Floats
-from riemem.retrieval.dense import DenseChannel, VectorScores
+from riemem.retrieval.dense import VectorScores
 from riemem.retrieval.fusion import Fused
+from riemem.retrieval.vector_rows import VectorRows
 
 __all__ = ["Likeness", "centre_of", "likeness_weights"]
 
@@ -56,7 +57,8 @@ def centre_of(
     for memory_id, weight in zip(ids, weights.tolist(), strict=True):
         if memory_id not in vectors:
             continue
-        own = vectors[memory_id].astype(np.float64).mean(axis=0)
+        rows = vectors[memory_id].astype(np.float64)
+        own = rows[0] if len(rows) == 1 else rows.mean(axis=0)
         length = np.sqrt(own @ own)
         if length > 0.0:
             own *= weight / length
@@ -73,7 +75,7 @@ class Likeness:
     :func:`likeness_weights`, s = the dense channel's score of a memory for c as the query.
     """
 
-    def __init__(self, n: int, length: float, asked: Asked | None, own: Ids) -> None:
+    def __init__(self, n: int, length: float, asked: Asked | None, own: VectorRows | None) -> None:
         self._n = n
         self._length = length
         self._asked = asked
@@ -85,9 +87,8 @@ class Likeness:
         first: Fused,
         view: CorpusView,
         options: tuple[int, float],
-        dense: DenseChannel,
         found: VectorScores,
-        rows_of: Callable[[Ids, CorpusView], tuple[Ids, bool]],
+        rows_of: Callable[[Ids, CorpusView], VectorRows],
     ) -> Likeness:
         """Prepare the scores.
 
@@ -98,47 +99,44 @@ class Likeness:
         view : CorpusView
         options : (int, float)
             How many of the best, and the spread of their weights.
-        dense : DenseChannel
         found : VectorScores
             What the dense channel gave for the query.
         rows_of : callable
-            The row of each vector, and whether each memory has one only.
+            The row of each vector.
         """
-        nothing = cls(len(view), 0.0, None, np.empty(0, np.int64))
+        nothing = cls(len(view), 0.0, None, None)
         if first.rows.size == 0:
             return nothing
-        ids = view.ids[first.rows]
-        best, weights = likeness_weights(first.scores, ids, *options)
-        chosen = ids[best].tolist()
-        centre = centre_of(dense.vectors_of(chosen), chosen, weights)
+        best, weights = likeness_weights(first.scores, view.ids[first.rows], *options)
+        rows = first.rows[best]
+        chosen = view.ids[rows].tolist()
+        positions, counts = rows_of(found.keys, view).positions(rows)
+        vectors = np.split(found.vectors(positions), np.cumsum(counts)[:-1])
+        known = {i: own for i, own in zip(chosen, vectors, strict=True) if len(own)}
+        centre = centre_of(known, chosen, weights)
         if centre is None:
             return nothing
         asked = found.again(centre)
-        own, _ = rows_of(asked.ids, view)
-        return cls(len(view), float(np.sqrt(centre @ centre)), asked, own)
+        return cls(len(view), float(np.sqrt(centre @ centre)), asked, rows_of(asked.ids, view))
 
     def scores(self, rows: Ids | None = None) -> Floats:
         """Return the scores of all rows, or of some, and 0 for the others; shape (n,)."""
-        if self._asked is None:
+        if self._asked is None or self._own is None:
             return np.zeros(self._n)
         if rows is None:
-            return self._by_row(np.arange(self._own.size), self._asked.all())
-        wanted = np.zeros(self._n + 1, np.bool_)
-        wanted[rows] = True
-        positions: Ids = np.flatnonzero(wanted[self._own])
-        return self._by_row(positions, self._asked.some(positions))
+            return self._own.spread(self._asked.all()) * self._length
+        values = np.zeros(self._n)
+        positions, counts = self._own.positions(rows)
+        if positions.size:
+            best = self._own.best(self._asked.some(positions), counts)
+            values[rows[counts > 0]] = best * self._length
+        return values
 
     def nearly(self) -> tuple[Floats, float]:
         """Return nearly the scores of all rows, faster, and how far off each can be at most."""
-        if self._asked is None:
+        if self._asked is None or self._own is None:
             return np.zeros(self._n), 0.0
         scores, off = self._asked.approximate()
         if not np.isfinite(off):
             return self.scores(), 0.0
-        return self._by_row(np.arange(self._own.size), scores), off * self._length
-
-    def _by_row(self, positions: Ids, scores: Floats) -> Floats:
-        values = np.full(self._n + 1, -np.inf)  # the last for vectors of memories not in the view
-        np.maximum.at(values, self._own[positions], scores)
-        values[np.isneginf(values)] = 0.0
-        return values[:-1] * self._length
+        return self._own.spread(scores) * self._length, off * self._length

@@ -40,16 +40,14 @@ def neighbour_scores(
         A distance is 0 or beyond :data:`riemem.retrieval.corpus.REACH`.
     """
     total = np.zeros(rows.size)
-    # One place more than there are rows, for a neighbour that is not there or lends nothing.
     none = len(view)
-    lends = np.append(passes, False)
-    padded = [(own, np.append(scores, 0.0)) for own, scores in base]
     for distance, weight in sorted(kernel.items()):
         beside = _beside(view, distance)[rows]
-        beside = np.minimum(beside, none)
-        beside = np.where(lends[beside], beside, none)
-        for own, scores in padded:
-            total += weight * own * scores[beside]
+        lends = beside < none
+        beside = np.where(lends, beside, 0)
+        lends &= passes[beside]
+        for own, scores in base:
+            total += weight * own * np.where(lends, scores[beside], 0.0)
     return total
 
 
