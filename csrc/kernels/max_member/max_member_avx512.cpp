@@ -17,7 +17,9 @@ template <std::size_t R>
 RIEMEM_VNNI static inline __attribute__((always_inline)) void code_tile(
     const std::int8_t* codes, std::size_t stride, const std::uint8_t* panel, const CodeTerms& terms,
     std::size_t row, bool more, float* tile, VecF lower[2]) {
+    // Unrolled from the start, or the compiler keeps the sums in memory.
     __m512i sums[R][2];
+#pragma GCC unroll 12
     for (std::size_t i = 0; i < R; ++i) sums[i][0] = sums[i][1] = _mm512_setzero_si512();
     for (std::size_t t = 0; t < stride; t += 4) {
         if (more && t % 64 == 0) {
@@ -25,6 +27,7 @@ RIEMEM_VNNI static inline __attribute__((always_inline)) void code_tile(
         }
         const __m512i a = _mm512_loadu_si512(panel + t * kPanel);
         const __m512i b = _mm512_loadu_si512(panel + t * kPanel + 64);
+#pragma GCC unroll 12
         for (std::size_t i = 0; i < R; ++i) {
             std::int32_t four;
             std::memcpy(&four, codes + i * stride + t, sizeof(four));
@@ -33,6 +36,7 @@ RIEMEM_VNNI static inline __attribute__((always_inline)) void code_tile(
             add_dot4_to(sums[i][1], b, x);
         }
     }
+#pragma GCC unroll 12
     for (std::size_t i = 0; i < R; ++i) {
         const __m512i offset = _mm512_set1_epi32(128 * terms.sum[row + i]);
         const VecF scale = broadcast(terms.scale[row + i]);
