@@ -33,7 +33,8 @@ def main() -> None:
     found = {(entry["stream"], entry["name"]): entry for entry in report["streams"]}
     print(", ".join(f"{key} {value}" for key, value in report["data"].items()))
 
-    names = ["flat"] + [n for s, n in found if s == streams[0] and n.startswith("grouped, max_")]
+    names = [n for s, n in found if s == streams[0] and n.startswith("grouped, max_member ")]
+    names = ["flat", *names]
     shares = np.array([[found[s, n]["share"] for n in names] for s in streams])
     chosen, own = leave_one_out(names, shares)
     print("\nevidence inside the budgets (mean), layout chosen on the other streams:")

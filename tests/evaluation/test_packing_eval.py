@@ -53,6 +53,29 @@ def blobs(seed=0):
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 
 
+def dp_means_row_by_row(rows, threshold, passes):
+    """Kulis and Jordan's loop in so many words; the first pass moves a mean at each row."""
+    wide, penalty = rows.astype(np.float64), 2.0 - 2.0 * threshold
+    means, members = [], []
+    for turn in range(passes):
+        labels = []
+        for row in wide:
+            distances = [((row - mean) ** 2).sum() for mean in means]
+            if not means or min(distances) > penalty:
+                labels.append(len(means))
+                means.append(row)
+                members.append([row])
+                continue
+            nearest = int(np.argmin(distances))
+            labels.append(nearest)
+            if turn == 0:
+                members[nearest].append(row)
+                means[nearest] = np.mean(members[nearest], axis=0)
+        names, labels = np.unique(labels, return_inverse=True)
+        means = [wide[labels == c].mean(axis=0) for c in range(names.size)]
+    return labels
+
+
 class TestBaselines:
     @pytest.mark.parametrize("name", CLUSTERINGS)
     def test_clear_groups_are_found_by_all(self, name):
@@ -73,6 +96,19 @@ class TestBaselines:
         distance = ((rows[:, None] - means[None]) ** 2).sum(axis=2)
         assert (distance.argmin(axis=1) == labels).all()
         assert distance.min(axis=1).max() <= 0.8 + 1e-6
+
+    @pytest.mark.parametrize("threshold", [-0.9, 0.3, 0.6, 0.9])
+    def test_dp_means_is_the_loop_it_stands_for(self, threshold):
+        rows = blobs(3)[:, :6]
+        rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+        for passes in (1, 2, 5):
+            expected = dp_means_row_by_row(rows, threshold, passes)
+            assert (dp_means(rows, threshold, passes=passes) == expected).all()
+
+    def test_dp_means_at_the_largest_threshold(self):
+        rows = blobs(4)[:30]
+        assert set(dp_means(rows, 1.0).tolist()) == set(range(30))
+        assert dp_means(rows[:1], 1.0).tolist() == [0]
 
     def test_kmeans_makes_as_many_as_it_is_told(self):
         assert set(online_kmeans(blobs(2), 7).tolist()) == set(range(7))
@@ -153,6 +189,34 @@ def test_rows_are_what_they_say(realmem_file):
     assert report.data["ranking"] == "default"
     assert {entry["gold_pairs"] for entry in report.streams} == {None}  # sessions, not turns
     assert json.loads(json.dumps(report.to_dict()))["rows"]
+
+
+def test_files_of_one_format_are_taken_together(realmem_file, tmp_path):
+    options = {
+        "embedder": HashingEmbedder(dim=32),
+        "budgets": (12,),
+        "thresholds": (0.7,),
+        "quantiles": (),
+        "orders": 3,
+        "clusterings": ("online_kmeans", "dp_means"),
+        "count_tokens": words,
+    }
+    one = run_packing(realmem_file, **options)
+    two = run_packing([realmem_file, realmem_file], **options)
+    assert two.data["questions"] == 2 * one.data["questions"]
+    assert two.data["sha256"] == f"{one.data['sha256']}, {one.data['sha256']}"
+    assert [row["share"] for row in two.rows] == [row["share"] for row in one.rows]
+    assert {entry["choice"] for entry in two.chosen} <= {"flat", "grouped, max_member 0.70"}
+    assert "grouped, dp_means, shuffled" in {row["name"] for row in two.rows}
+    other = tmp_path / "locomo.json"
+    talk = {"speaker_a": "A", "speaker_b": "B", "session_1": []}
+    talk["session_1"] = [{"speaker": "A", "dia_id": "D1:1", "text": "hello"}]
+    asked = [{"question": "who?", "answer": "A", "category": 4, "evidence": ["D1:1"]}]
+    other.write_text(json.dumps([{"sample_id": "x", "qa": asked, "conversation": talk}]))
+    with pytest.raises(ArgumentError, match=r"path: expected files of one format.*realmem"):
+        run_packing([realmem_file, other], **options)
+    with pytest.raises(ArgumentError, match="no file"):
+        run_packing([], **options)
 
 
 def test_evidence_pairs_in_one_atom_are_counted():

@@ -103,7 +103,7 @@ def locomo_command(
 
 
 @eval_group.command("packing")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False), required=False)
+@click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False))
 @click.option(
     "--budget",
     "budgets",
@@ -149,12 +149,12 @@ def locomo_command(
     "--trajectory",
     "seed",
     type=click.IntRange(min=0),
-    help="No FILE: a made-up agent trajectory with this seed.",
+    help="No FILES: a made-up agent trajectory with this seed.",
 )
 @embedder_option
 @json_option
 def packing_command(
-    file: str | None,
+    files: tuple[str, ...],
     budgets: tuple[int, ...],
     thresholds: tuple[float, ...],
     clusterings: tuple[str, ...],
@@ -166,10 +166,11 @@ def packing_command(
     embedder: str | None,
     as_json: bool,
 ) -> None:
-    """Evidence inside a token budget, for each clustering and layout, on FILE.
+    """Evidence inside a token budget, for each clustering and layout, on FILES.
 
-    FILE is a LoCoMo JSON (evidence turns are counted) or a RealMem JSON (gold sessions). With
-    --trajectory SEED a stream that repeats itself is made up instead.
+    FILES are LoCoMo JSON (evidence turns are counted) or RealMem JSON (gold sessions); questions of
+    several are taken together. With --trajectory SEED a stream that repeats itself is made up
+    instead.
     """
     from ..evaluation.packing_eval import (
         BUDGETS,
@@ -180,16 +181,16 @@ def packing_command(
     )
     from ..evaluation.trajectory import make_trajectory
 
-    if (file is None) == (seed is None):
-        raise click.UsageError("expected either FILE or --trajectory SEED")
+    if bool(files) == (seed is not None):
+        raise click.UsageError("expected either FILES or --trajectory SEED")
     options: dict[str, Any] = {"orders": orders, "limit": limit, "cache": cache}
     options["ranking"] = ranking
     options["thresholds"] = thresholds or THRESHOLDS
     options["clusterings"] = clusterings or CLUSTERINGS
     options |= {"budgets": budgets or BUDGETS, "embedder": load_embedder(embedder)}
     with progress("eval") as bar:
-        if file is not None:
-            report = run_packing(file, progress=bar, **options)
+        if files:
+            report = run_packing(files, progress=bar, **options)
         else:
             made = [make_trajectory(seed=seed or 0)]
             report = run_streams(made, {"file": f"trajectory {seed}"}, progress=bar, **options)

@@ -15,6 +15,7 @@ from ..clustering import LargeAtomWarning, MaxMemberClusters
 __all__ = ["CLUSTERINGS", "cluster", "dp_means", "online_kmeans"]
 
 F32 = NDArray[np.float32]
+F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
 CLUSTERINGS = ("max_member", "nearest_fallback", "centroid", "dp_means", "online_kmeans")
@@ -79,31 +80,60 @@ def dp_means(rows: F32, threshold: float, *, passes: int = _PASSES) -> I64:
     """
     wide = rows.astype(np.float64)
     penalty = 2.0 - 2.0 * threshold
+    labels, centres = _first_pass(wide, penalty)
+    for _ in range(passes - 1):
+        before = labels
+        labels, centres = _means_of(wide, _assign_to(wide, centres, penalty))
+        if (labels == before).all():
+            break
+    return labels
+
+
+def _first_pass(wide: F64, penalty: float) -> tuple[I64, F64]:
+    """Each row joins the nearest mean, which moves at once, or opens a cluster."""
     norms = (wide**2).sum(axis=1)
     centres = np.empty_like(wide)
     squares, sizes = np.empty(len(wide)), np.zeros(len(wide))
-    labels: I64 = np.zeros(len(wide), np.int64)
+    labels: I64 = np.empty(len(wide), np.int64)
     count = 0
-    for turn in range(passes):
-        before = labels
-        labels = np.empty(len(wide), np.int64)
-        for i in range(len(wide)):
-            distance = squares[:count] - 2.0 * (centres[:count] @ wide[i]) + norms[i]
-            nearest = int(np.argmin(distance)) if count else -1
-            if nearest < 0 or distance[nearest] > penalty:
-                nearest = count
-                count += 1
-                centres[nearest], sizes[nearest], squares[nearest] = wide[i], 1.0, norms[i]
-            elif turn == 0:
-                sizes[nearest] += 1.0
-                centres[nearest] += (wide[i] - centres[nearest]) / sizes[nearest]
-                squares[nearest] = centres[nearest] @ centres[nearest]
-            labels[i] = nearest
-        names, labels = np.unique(labels, return_inverse=True)
-        count = names.size  # clusters that nobody is in are gone
-        for c in range(count):
-            centres[c] = wide[labels == c].mean(axis=0)
-            squares[c] = centres[c] @ centres[c]
-        if turn and (labels == before).all():
-            break
+    for i, row in enumerate(wide):
+        nearest = -1
+        if count:
+            distance = squares[:count] - 2.0 * (centres[:count] @ row)
+            nearest = int(distance.argmin())
+        if nearest < 0 or distance[nearest] + norms[i] > penalty:
+            nearest = count
+            count += 1
+            centres[nearest], sizes[nearest], squares[nearest] = row, 1.0, norms[i]
+        else:
+            sizes[nearest] += 1.0
+            centres[nearest] += (row - centres[nearest]) / sizes[nearest]
+            squares[nearest] = centres[nearest] @ centres[nearest]
+        labels[i] = nearest
+    return _means_of(wide, labels)
+
+
+def _assign_to(wide: F64, centres: F64, penalty: float) -> I64:
+    """Assign rows in turn to means that stand still; only what is opened on the way is added."""
+    distance = (centres**2).sum(axis=1) - 2.0 * (wide @ centres.T)
+    labels: I64 = distance.argmin(axis=1)
+    norms = (wide**2).sum(axis=1)
+    least = distance[np.arange(len(wide)), labels] + norms
+    count = len(centres)
+    for i in range(len(wide)):
+        if least[i] > penalty:  # opens a cluster, which is there for the rows that follow
+            to_new = norms[i] - 2.0 * (wide[i:] @ wide[i]) + norms[i:]
+            to_new[0] = 0.0
+            closer = i + np.flatnonzero(to_new < least[i:])
+            labels[closer], least[closer] = count, to_new[closer - i]
+            count += 1
     return labels
+
+
+def _means_of(wide: F64, labels: I64) -> tuple[I64, F64]:
+    """Number the clusters that somebody is in, and average each."""
+    names, labels = np.unique(labels, return_inverse=True)
+    grouped = np.argsort(labels, kind="stable")
+    starts = np.searchsorted(labels[grouped], np.arange(names.size))
+    sums = np.add.reduceat(wide[grouped], starts, axis=0)
+    return labels, sums / np.bincount(labels)[:, None]

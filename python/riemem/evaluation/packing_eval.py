@@ -58,7 +58,7 @@ I64 = NDArray[np.int64]
 
 
 def run_packing(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
     embedder: Embedder | str | None = None,
     budgets: Sequence[int] = BUDGETS,
@@ -72,7 +72,7 @@ def run_packing(
     count_tokens: Callable[[str], int] | None = None,
     progress: Progress | None = None,
 ) -> PackingReport:
-    """Measure packing on a file in LoCoMo's or RealMem's format.
+    """Measure packing on files in LoCoMo's or RealMem's format.
 
     Hits are ranked as a memory ranks them, and put into each budget flat, or grouped by the atoms
     of each clustering, or chosen by atoms as RSM-full prints it (the five best by centroid,
@@ -80,7 +80,8 @@ def run_packing(
 
     Parameters
     ----------
-    path : str or path
+    path : str or path, or a sequence of them
+        Questions of several files, all of one format, are taken together.
     embedder : Embedder, str or None
     budgets : sequence of int
         Tokens.
@@ -107,8 +108,17 @@ def run_packing(
     ------
     InputFileError, ArgumentError, CancelledError, ModelNotFoundError
     """
-    kind, digest, streams = load_streams(path)
-    data = {"file": Path(path).name, "sha256": digest, "format": kind}
+    paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
+    loaded = [load_streams(one) for one in paths]
+    kinds = {kind for kind, _, _ in loaded}
+    if len(kinds) != 1:
+        raise ArgumentError(f"path: expected files of one format, got {sorted(kinds) or 'no file'}")
+    data = {
+        "file": ", ".join(Path(one).name for one in paths),
+        "sha256": ", ".join(digest for _, digest, _ in loaded),
+        "format": kinds.pop(),
+    }
+    streams = [stream for _, _, own in loaded for stream in own]
     return run_streams(
         streams,
         data,
@@ -250,7 +260,11 @@ def _measure(
                 members = np.bincount(labels)
                 fact = (int((members > 0).sum()), float(members.max() / labels.size))
                 out.atoms.setdefault(name, []).append(fact)
-            norms = {name: _lengths(rows[:visible], labels) for name, labels in labelled.items()}
+            norms = {
+                name: _lengths(rows[:visible], labels)
+                for name, labels in labelled.items()
+                if not name.endswith(ORDERS[1:])
+            }
             for question in asked:
                 scores = {
                     "hits": score_all(memory, question.text, plan.ranking),
@@ -356,7 +370,7 @@ class _Packer:
         self._note("flat, cosine alone", "plain", lambda b: self._reached(alone, b, flat))
         for name, labels in labelled.items():
             self._note(f"grouped, {name}", "grouped", self._grouped(labels))
-            if not name.endswith(ORDERS[1:]):
+            if name in norms:
                 rows, owner = self._by_atoms(labels, norms[name])
                 self._note(f"atoms, {name}", "atoms", self._chosen(rows, owner))
 

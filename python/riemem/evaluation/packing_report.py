@@ -146,12 +146,14 @@ def entries_of(stream: str, one: Measured) -> list[dict[str, Any]]:
 
 
 def leave_one_out(streams: Sequence[str], measured: Sequence[Measured]) -> list[dict[str, Any]]:
-    """Choose layout and threshold on all streams but one, by the mean share over the budgets."""
+    """Choose layout and threshold on all streams but one, by the mean share over the budgets.
+
+    Other orders of a stream are not candidates: nobody can choose how memories arrive.
+    """
     if len(measured) < 2:
         return []
-    candidates = [
-        name for name in measured[0].shares if name == FLAT or name.startswith("grouped, max_")
-    ]
+    grouped = "grouped, max_member "
+    candidates = [n for n in measured[0].shares if n == FLAT or n.startswith(grouped)]
     means = np.array([[np.mean(one.shares[name]) for name in candidates] for one in measured])
     out = []
     for i, stream in enumerate(streams):
