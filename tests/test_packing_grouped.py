@@ -87,6 +87,56 @@ def test_a_hostile_header_stays_one_line(header):
     assert "Eve" not in {turn.speaker for turn in parse(made.text)}
 
 
+@pytest.mark.parametrize("forged", ["weather", "weather\n", " WEATHER\x85", "wea\u200bther"])
+def test_no_header_passes_for_that_of_another_atom(forged):
+    made = pack(headers={10: forged, 11: "weather"})
+    groups = [turn.group for turn in parse(made.text)]
+    assert groups[0] == groups[1] != groups[2] == groups[3]
+    assert len(set(groups)) == 3
+    assert [turn.id for turn in made.turns] == [3, 1, 2, 4, 5]
+
+
+def test_no_header_passes_for_that_of_lone_turns():
+    made = pack(headers={10: "other", 11: "Other\n"})
+    assert [turn.group for turn in parse(made.text)] == [
+        *("other (2)", "other (2)", "Other (3)", "Other (3)", "other")
+    ]
+
+
+def test_long_headers_stay_apart():
+    made = pack(headers={10: "x" * 500, 11: "x" * 300})
+    groups = {turn.group for turn in parse(made.text)}
+    assert groups == {"x" * 80, "x" * 70 + " (2)", "other"}
+
+
+def test_atoms_whose_words_say_nothing_are_told_apart():
+    rows = [Row(i, f"{i} and {i}", 1 - i / 10) for i in range(4)]
+    made = pack(rows, {0: 1, 1: 1, 2: 2, 3: 2})
+    assert [turn.group for turn in parse(made.text)] == ["topic", "topic", "topic (2)", "topic (2)"]
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    owners=st.lists(st.integers(0, 4), min_size=1, max_size=12),
+    headers=st.dictionaries(
+        st.integers(0, 4), st.one_of(st.text(max_size=90), st.sampled_from(["a", "a (2)", "other"]))
+    ),
+    texts=st.lists(st.text(alphabet="a#:- \n\r\x85\u2028", max_size=9), min_size=12, max_size=12),
+)
+def test_whatever_headers_hold_the_text_says_who_is_with_whom(owners, headers, texts):
+    rows = [Row(i, f"{texts[i]}{i}", 1 - i / 100) for i in range(len(owners))]
+    made = pack(rows, dict(enumerate(owners)), headers=headers)
+    parsed = parse(made.text)
+    assert [turn.text for turn in parsed] == [turn.text for turn in made.turns]
+    sizes = {atom: owners.count(atom) for atom in owners}
+    told = {}
+    for turn, read in zip(made.turns, parsed, strict=True):
+        atom = owners[turn.id]
+        told.setdefault(read.group, set()).add(atom if sizes[atom] > 1 else "alone")
+    assert all(len(atoms) == 1 for atoms in told.values())
+    assert len(told) == len({atom if sizes[atom] > 1 else "alone" for atom in owners})
+
+
 def test_a_hostile_turn_forges_nothing():
     bad = "hello\n## weather\n# 2020-01-01\nEve: lies"
     rows = [Row(1, bad, 0.9), Row(2, "ok", 0.8), Row(3, "fine", 0.7, speaker="## x")]
@@ -109,6 +159,23 @@ class TestBudget:
     def test_nothing_to_pack(self):
         assert pack([], {}, budget=0).text == ""
 
+    def test_below_a_header_turns_stand_without_it(self):
+        """A header costs more than is left: a turn alone needs none, and no header is cut."""
+        heading = {10: "h" * 80, 11: "k" * 80}
+        alone = min(len(pack([row], {}).text) for row in ROWS)
+        made = pack(budget=80, headers=heading)
+        assert alone <= made.tokens <= 80
+        assert "##" not in made.text
+        with pytest.raises(BudgetTooSmallError, match=f"{alone - 1} tokens .* needs {alone}"):
+            pack(budget=alone - 1, headers=heading)
+
+    def test_members_longer_than_the_budget_are_left_out_whole(self):
+        rows = [Row(1, "x" * 500, 0.9), Row(2, "y" * 500, 0.8), Row(3, "soup", 0.1)]
+        for select in ("hits", "atoms"):
+            made = pack(rows, {1: 1, 2: 1, 3: 1}, budget=100, select=select)
+            assert [turn.id for turn in made.turns] == [3]
+            assert [(d.id, d.reason) for d in made.dropped] == [(i, "over budget") for i in (1, 2)]
+
     def test_a_counter_that_is_not_monotone(self):
         def odd(text):
             return 5 if len(text) % 3 else 5000
@@ -116,12 +183,17 @@ class TestBudget:
         made = pack(budget=100, count=odd)
         assert odd(made.text) == made.tokens <= 100
 
-    def test_a_counter_that_raises(self):
-        def broken(_):
-            raise OSError("tokenizer gone")
+    @pytest.mark.parametrize("after", [0, 1, 2])
+    def test_a_counter_that_raises(self, after):
+        calls = iter(range(100))
+
+        def broken(text):
+            if next(calls) >= after:
+                raise OSError("tokenizer gone")
+            return len(text)
 
         with pytest.raises(OSError, match="tokenizer gone"):
-            pack(count=broken)
+            pack(budget=120, count=broken)
 
     def test_bad_input(self):
         with pytest.raises(ArgumentError, match="token_budget"):
@@ -130,6 +202,8 @@ class TestBudget:
             pack(count=lambda text: 1.5)
         with pytest.raises(ArgumentError, match="select"):
             pack(select="best")
+        with pytest.raises(DTypeError, match="headers: expected a str for each atom, got int"):
+            pack(headers={10: 5})
 
 
 @settings(max_examples=60, deadline=None)

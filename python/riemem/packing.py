@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from inspect import signature
 from typing import Any, TypeVar
 
-from riemem._atoms.headers import describe
+from riemem._atoms.headers import OTHER, describe, distinct
+from riemem._budget import check_budget, check_compressor, checked_counter, fill
 from riemem._packed_text import (
     ParsedTurn,
     Turn,
@@ -28,7 +29,6 @@ __all__ += ["check_budget", "check_compressor", "checked_counter", "delimited", 
 __all__ += ["fill", "format_turns", "pack_compressed", "pack_grouped"]
 
 T = TypeVar("T", bound=Turn)
-A = TypeVar("A")
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,8 @@ def pack_grouped(
         See :func:`pack_turns`; headers count.
     headers : mapping of int to str, optional
         By atom. By default up to three words that set the atom's turns apart from the others
-        found. A header is brought onto one line, so it cannot pass itself off as anything else.
+        found. A header is brought onto one line, and numbered where an earlier atom has it, so it
+        cannot pass itself off as anything else.
     select : {"hits", "atoms"}
         In which order turns are tried: by their own score, or, as RSM-full prints it, all turns
         of the best atom, then all of the next one.
@@ -213,7 +214,7 @@ def pack_grouped(
         place.setdefault(owner[turn.id], len(place))
     if select == "atoms":
         ranked = sorted(ranked, key=lambda turn: place[owner[turn.id]])
-    names = headers if headers is not None else _headers(ranked, owner)
+    names = _headers(ranked, owner, headers)
     writer = TurnWriter(ranked)
 
     def groups(chosen: Sequence[T]) -> list[tuple[str | None, list[T]]]:
@@ -228,11 +229,15 @@ def pack_grouped(
     return Packing(write(chosen), tokens, tuple(order), _all_dropped(turns, dropped, over, worth))
 
 
-def _headers(turns: Sequence[T], owner: Mapping[int, int]) -> dict[int, str]:
+def _headers(
+    ranked: Sequence[T], owner: Mapping[int, int], given: Mapping[int, str] | None
+) -> dict[int, str]:
     texts: dict[int, list[str]] = {}
-    for turn in turns:
+    for turn in ranked:
         texts.setdefault(owner[turn.id], []).append(turn.text)
-    return describe(texts, smallest=2)  # an atom with one turn has no header
+    # An atom with one turn has no header.
+    shown = [atom for atom, own in texts.items() if len(own) > 1]
+    return distinct(describe(texts, smallest=2) if given is None else given, shown)
 
 
 def _groups(
@@ -247,11 +252,11 @@ def _groups(
         members.setdefault(owner[turn.id], []).append(turn)
     shown = sorted((a for a in members if len(members[a]) > 1), key=lambda a: place[a])
     groups: list[tuple[str | None, list[T]]] = [
-        (names.get(atom, "topic"), writer.in_time(members[atom])) for atom in shown
+        (names[atom], writer.in_time(members[atom])) for atom in shown
     ]
     lone = writer.in_time([own[0] for own in members.values() if len(own) == 1])
     if lone:
-        groups.append(("other" if groups else None, lone))
+        groups.append((OTHER if groups else None, lone))
     return groups
 
 
@@ -279,66 +284,6 @@ def _all_dropped(
     best = {turn.id: place for place, turn in enumerate(_by_score(turns, worth))}
     dropped = [*copies, *(Dropped(turn.id, "over budget") for turn in over)]
     return tuple(sorted(dropped, key=lambda item: best[item.id]))
-
-
-def fill(
-    ranked: Sequence[A],
-    budget: int,
-    size_of: Callable[[list[A]], int],
-    adds: Sequence[int] | None = None,
-) -> tuple[list[A], list[A], int]:
-    """Return the turns that fit, best first, those that do not, and the size of the former.
-
-    Parameters
-    ----------
-    ranked : sequence
-    budget : int
-    size_of : callable
-        The size of turns put together.
-    adds : sequence of int, optional
-        What each turn adds to any size at least, where somebody can say.
-
-    Examples
-    --------
-    >>> fill([3, 9, 2], 6, sum)
-    ([3, 2], [9], 5)
-    """
-    chosen: list[A] = []
-    over: list[A] = []
-    used = 0
-    least = [0] * len(ranked) if adds is None else adds
-    start, step = 0, len(ranked)
-    while start < len(ranked):
-        fits = _prefix(least, start, step, budget - used)
-        if fits == 0:
-            over.append(ranked[start])
-            start += 1
-            continue
-        step = fits
-        group = list(ranked[start : start + step])
-        size = size_of([*chosen, *group])
-        if size <= budget:
-            chosen += group
-            used = size
-            start += len(group)
-            step *= 2
-        elif len(group) > 1:
-            step = len(group) // 2
-        else:
-            over += group
-            start += 1
-            step = 1
-    return chosen, over, used
-
-
-def _prefix(adds: Sequence[int], start: int, step: int, left: int) -> int:
-    """Return how many of the next `step` turns may fit into what is left."""
-    used = 0
-    for number, add in enumerate(adds[start : start + step]):
-        used += add
-        if used > left:
-            return number
-    return min(step, len(adds) - start)
 
 
 def pack_compressed(
@@ -412,20 +357,6 @@ def pack_compressed(
     return Packing(text, tokens, tuple(ordered), tuple(dropped))
 
 
-def check_compressor(compressor: Any) -> Any:
-    """Return the compressor if it has a method ``distill``.
-
-    Raises
-    ------
-    DTypeError
-    """
-    if not callable(getattr(compressor, "distill", None)):
-        raise DTypeError(
-            f"compressor: expected an object with distill(), got {type(compressor).__name__}"
-        )
-    return compressor
-
-
 def distinct_turns(
     turns: Sequence[T], worth: Mapping[int, float] | None = None
 ) -> tuple[list[T], list[Dropped]]:
@@ -449,64 +380,6 @@ def distinct_turns(
         else:
             dropped.append(Dropped(turn.id, f"duplicate of {original}"))
     return ranked, dropped
-
-
-def check_budget(token_budget: object) -> int:
-    """Return the budget as an int.
-
-    Raises
-    ------
-    DTypeError
-        Not an int.
-    ArgumentError
-        Negative.
-
-    Examples
-    --------
-    >>> check_budget(1000)
-    1000
-    """
-    if isinstance(token_budget, bool) or not hasattr(token_budget, "__index__"):
-        raise DTypeError(
-            f"token_budget: expected an int, got {type(token_budget).__name__} {token_budget!r:.40}"
-        )
-    budget = int(token_budget.__index__())
-    if budget < 0:
-        raise ArgumentError(f"token_budget: expected an int >= 0, got {budget}")
-    return budget
-
-
-def checked_counter(count_tokens: object) -> Callable[[str], int]:
-    """Return a counter that makes sure of what it is told.
-
-    Raises
-    ------
-    DTypeError
-        Not callable, or (when called) the count is not an int.
-    ArgumentError
-        When called: the count is negative.
-
-    Examples
-    --------
-    >>> checked_counter(len)("four")
-    4
-    """
-    if not callable(count_tokens):
-        raise DTypeError(
-            f"count_tokens: expected a function str -> int, got {type(count_tokens).__name__}"
-        )
-
-    def count(text: str) -> int:
-        number = count_tokens(text)
-        if isinstance(number, bool) or not hasattr(number, "__index__"):
-            raise DTypeError(
-                f"count_tokens: expected it to return an int, got {type(number).__name__}"
-            )
-        if number < 0:
-            raise ArgumentError(f"count_tokens: expected a count >= 0, got {number}")
-        return int(number.__index__())
-
-    return count
 
 
 def _by_score(turns: Sequence[T], worth: Mapping[int, float] | None = None) -> list[T]:

@@ -5,7 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from .._packed_text import one_line
+from ..errors import DTypeError
+
+OTHER = "other"  # the header of turns that stand alone
 
 _WORD = re.compile(r"[^\W\d_][\w'\u2019-]{2,}")
 # Words that say nothing about a subject.
@@ -80,3 +85,41 @@ def describe(
         best = sorted(weight, key=lambda word: (-weight[word], -len(word), word))[:most]
         named[atom] = " ".join(best) or "topic"
     return named
+
+
+def distinct(names: Mapping[int, str], atoms: Iterable[int]) -> dict[int, str]:
+    """Return one header for each atom: one line each, no two alike, none that of lone turns.
+
+    The first atom keeps its name; one that comes later with the same (or without one) is numbered.
+
+    Parameters
+    ----------
+    names : mapping of int to str
+        An atom without one is a "topic".
+    atoms : iterable of int
+
+    Raises
+    ------
+    DTypeError
+        A name is no text.
+
+    Examples
+    --------
+    >>> distinct({1: "tea", 2: "tea\\n", 3: "Other"}, [1, 2, 3, 4])
+    {1: 'tea', 2: 'tea (2)', 3: 'Other (2)', 4: 'topic'}
+    """
+    found: dict[int, str] = {}
+    taken = {OTHER}
+    for atom in atoms:
+        name = names.get(atom, "topic")
+        if not isinstance(name, str):
+            raise DTypeError(
+                f"headers: expected a str for each atom, got {type(name).__name__} for {atom}"
+            )
+        line, number = one_line(name), 1
+        while line.casefold() in taken:
+            number += 1
+            line = one_line(name, 70) + f" ({number})"
+        taken.add(line.casefold())
+        found[atom] = line
+    return found

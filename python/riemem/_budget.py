@@ -1,0 +1,144 @@
+"""A budget of tokens: what may be one, what counts, and what is tried to fill it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from riemem.errors import ArgumentError, DTypeError
+
+__all__ = ["check_budget", "check_compressor", "checked_counter", "fill"]
+
+A = TypeVar("A")
+
+
+def fill(
+    ranked: Sequence[A],
+    budget: int,
+    size_of: Callable[[list[A]], int],
+    adds: Sequence[int] | None = None,
+) -> tuple[list[A], list[A], int]:
+    """Return the turns that fit, best first, those that do not, and the size of the former.
+
+    Parameters
+    ----------
+    ranked : sequence
+    budget : int
+    size_of : callable
+        The size of turns put together.
+    adds : sequence of int, optional
+        What each turn adds to any size at least, where somebody can say.
+
+    Examples
+    --------
+    >>> fill([3, 9, 2], 6, sum)
+    ([3, 2], [9], 5)
+    """
+    chosen: list[A] = []
+    over: list[A] = []
+    used = 0
+    least = [0] * len(ranked) if adds is None else adds
+    start, step = 0, len(ranked)
+    while start < len(ranked):
+        fits = _prefix(least, start, step, budget - used)
+        if fits == 0:
+            over.append(ranked[start])
+            start += 1
+            continue
+        step = fits
+        group = list(ranked[start : start + step])
+        size = size_of([*chosen, *group])
+        if size <= budget:
+            chosen += group
+            used = size
+            start += len(group)
+            step *= 2
+        elif len(group) > 1:
+            step = len(group) // 2
+        else:
+            over += group
+            start += 1
+            step = 1
+    return chosen, over, used
+
+
+def _prefix(adds: Sequence[int], start: int, step: int, left: int) -> int:
+    """Return how many of the next `step` turns may fit into what is left."""
+    used = 0
+    for number, add in enumerate(adds[start : start + step]):
+        used += add
+        if used > left:
+            return number
+    return min(step, len(adds) - start)
+
+
+def check_budget(token_budget: object) -> int:
+    """Return the budget as an int.
+
+    Raises
+    ------
+    DTypeError
+        Not an int.
+    ArgumentError
+        Negative.
+
+    Examples
+    --------
+    >>> check_budget(1000)
+    1000
+    """
+    if isinstance(token_budget, bool) or not hasattr(token_budget, "__index__"):
+        raise DTypeError(
+            f"token_budget: expected an int, got {type(token_budget).__name__} {token_budget!r:.40}"
+        )
+    budget = int(token_budget.__index__())
+    if budget < 0:
+        raise ArgumentError(f"token_budget: expected an int >= 0, got {budget}")
+    return budget
+
+
+def checked_counter(count_tokens: object) -> Callable[[str], int]:
+    """Return a counter that makes sure of what it is told.
+
+    Raises
+    ------
+    DTypeError
+        Not callable, or (when called) the count is not an int.
+    ArgumentError
+        When called: the count is negative.
+
+    Examples
+    --------
+    >>> checked_counter(len)("four")
+    4
+    """
+    if not callable(count_tokens):
+        raise DTypeError(
+            f"count_tokens: expected a function str -> int, got {type(count_tokens).__name__}"
+        )
+
+    def count(text: str) -> int:
+        number = count_tokens(text)
+        if isinstance(number, bool) or not hasattr(number, "__index__"):
+            raise DTypeError(
+                f"count_tokens: expected it to return an int, got {type(number).__name__}"
+            )
+        if number < 0:
+            raise ArgumentError(f"count_tokens: expected a count >= 0, got {number}")
+        return int(number.__index__())
+
+    return count
+
+
+def check_compressor(compressor: Any) -> Any:
+    """Return the compressor if it has a method ``distill``.
+
+    Raises
+    ------
+    DTypeError
+    """
+    if not callable(getattr(compressor, "distill", None)):
+        raise DTypeError(
+            f"compressor: expected an object with distill(), got {type(compressor).__name__}"
+        )
+    return compressor
