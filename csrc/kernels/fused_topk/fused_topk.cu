@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kBlockThreads) find_floors(DevicePoints points
 
 // Evaluates every row that may be an extreme. A warp looks at 32 parts, and at rows where it must.
 template <bool kSplit>
-__global__ void __launch_bounds__(kBlockThreads)
+__global__ void __launch_bounds__(kBlockThreads, 4)
     find_extremes(DevicePoints points, DeviceQueries queries, DeviceOptions options, Workspace work,
                   std::size_t begin) {
     const std::size_t n = points.count;
@@ -389,9 +389,10 @@ Status fused_topk_prepare(const DevicePoints& points, double* part_scales, cudaS
                          dim3(kBlockThreads), stream, points, part_scales);
 }
 
-Status fused_topk(const DevicePoints& points, const DeviceQueries& queries,
+Status fused_topk(const DevicePoints& given, const DeviceQueries& queries,
                   const DeviceOptions& options, std::size_t k, const DeviceTopk& result,
                   void* workspace, cudaStream_t stream) {
+    const DevicePoints points = with_low(given);
     const bool exact = options.norm == Norm::zscore;
     const Workspace work = workspace_of(points, queries.count, exact, k, workspace);
     const bool split = points.storage == ScanStorage::bfloat16;

@@ -23,6 +23,7 @@ struct DevicePoints {
     const std::int16_t* low = nullptr;    // bfloat16: (N, d), or null: the rows are bfloat16
     const std::uint8_t* tiles = nullptr;  // int8: see kernels/quantize
     const float* tile_scale = nullptr;    // int8: (N,)
+    int low_mask = -1;                    // set by the functions below: 0 without low
     const float* residual = nullptr;      // int8 and bfloat16: (N,); null without low
     const double* inv_norm = nullptr;     // (N,), 0 for a zero row
     const double* row_scale = nullptr;    // (N,) or null: 1

@@ -54,14 +54,24 @@ constexpr std::size_t kSumRows = 256;  // rows whose sum is taken alone: kBlockR
 Workspace workspace_of(const DevicePoints& points, std::size_t queries, bool exact, std::size_t k,
                        void* base);
 
+// Points whose low can be read: high in its place where there is none, and nothing of it is taken.
+// A branch in every element would cost registers.
+inline DevicePoints with_low(DevicePoints points) {
+    if (points.low == nullptr) {
+        points.low = reinterpret_cast<const std::int16_t*>(points.high);
+        points.low_mask = 0;
+    }
+    return points;
+}
+
 // One element of a row as float32.
 template <bool kSplit>
 __device__ inline float element(const DevicePoints& points, std::size_t row, std::size_t t) {
     if constexpr (kSplit) {
         const std::size_t at = row * points.stride + t;
         const unsigned top = static_cast<unsigned>(points.high[at]) << 16;
-        if (points.low == nullptr) return __uint_as_float(top);
-        return __uint_as_float(top + static_cast<unsigned>(static_cast<int>(points.low[at])));
+        const int rest = static_cast<int>(points.low[at]) & points.low_mask;
+        return __uint_as_float(top + static_cast<unsigned>(rest));
     } else {
         return points.rows[row * points.stride + t];
     }

@@ -302,8 +302,9 @@ Status launch_exact(const DevicePoints& points, const DeviceQueries& queries,
 }
 
 template <typename T>
-Status fused_scores(const DevicePoints& points, const DeviceQueries& queries,
+Status fused_scores(const DevicePoints& given, const DeviceQueries& queries,
                     const DeviceOptions& options, T* out, void* workspace, cudaStream_t stream) {
+    const DevicePoints points = with_low(given);
     const Workspace work = workspace_of(points, queries.count, true, 0, workspace);
     for (std::size_t begin = 0; begin < queries.count; begin += work.together) {
         const std::size_t rest = queries.count - begin;

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from riemem.errors import ArgumentError, NotFiniteError, VramBudgetError
+from riemem.errors import ArgumentError, CudaError, NotFiniteError, VramBudgetError
 from riemem.vram import PassPlan, VramBudget, pass_bytes, plan_within
 
-from .kernels import row_norms
+from .kernels import on_host, row_norms
 from .language_model import LanguageModel
 
 __all__ = ["OVERLAP", "WINDOW", "TokenScores", "token_scores"]
@@ -161,6 +161,8 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
+    if isinstance(error, CudaError):  # from the kernels, which name what the runtime said
+        return error.name == "cudaErrorMemoryAllocation"
     words = ("can't allocate memory", "not enough memory")
     return isinstance(error, RuntimeError) and any(text in str(error) for text in words)
 
@@ -241,7 +243,7 @@ def _one_pass(
                 gradient, losses = _gradient(
                     module, leaf, rows, first_target, plan.chunk_rows, model.split_head
                 )
-        scores = row_norms(gradient[0, :size], leaf.detach()[0, :size])
+        scores = on_host(row_norms(gradient[0, :size], leaf.detach()[0, :size]))
         nll = losses.double().cpu().numpy()
     except (MemoryError, RuntimeError) as error:  # torch's own is a RuntimeError
         if not _is_out_of_memory(error):
