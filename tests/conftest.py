@@ -56,7 +56,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say in one line what was not tested for want of a GPU or of the shim, and why."""
     reasons: dict[str, int] = {}
     for report in terminalreporter.stats.get("skipped", []):
-        if "tests/cuda/" in report.nodeid or "cuda" in getattr(report, "keywords", ()):
+        if "tests/cuda/" in report.nodeid:  # keywords would name a folder called cuda too
             reason = str(report.longrepr[2]).removeprefix("Skipped: ")
             reasons[reason] = reasons.get(reason, 0) + 1
     for reason, count in sorted(reasons.items()):

@@ -114,6 +114,10 @@ class Library(ABC):
         """Some of the rows, in the same memory."""
         return array[start:stop]
 
+    def shaped(self, array: Any, shape: Sequence[int]) -> Any:
+        """Contiguous numbers in another shape, in the same memory."""
+        return array.reshape(tuple(shape))
+
     @abstractmethod
     def cast(self, array: Any, dtype: str) -> Any:
         """The values as another dtype, contiguous; the array itself where it is that already."""
@@ -133,6 +137,10 @@ class Library(ABC):
     @abstractmethod
     def qr(self, matrix: Any) -> tuple[Any, Any]:
         """The reduced factors of a float64 matrix, contiguous."""
+
+    @abstractmethod
+    def oriented(self, matrix: Any) -> Any:
+        """Columns with the sign that makes their largest entry positive."""
 
     @abstractmethod
     def ones(self, count: int, device: int) -> Any:
@@ -250,6 +258,10 @@ class Torch(Library):
         q, r = self.module.linalg.qr(matrix)
         return q.contiguous(), r.contiguous()
 
+    def oriented(self, matrix: Any) -> Any:
+        largest = matrix.gather(0, matrix.abs().argmax(0, keepdim=True))
+        return self.module.where(largest < 0, -matrix, matrix)
+
     def ones(self, count: int, device: int) -> Any:
         return self.module.ones(count, dtype=self.module.uint8, device=self._at(device))
 
@@ -321,6 +333,11 @@ class Cupy(Library):
     def qr(self, matrix: Any) -> tuple[Any, Any]:
         q, r = self.module.linalg.qr(matrix)
         return self.module.ascontiguousarray(q), self.module.ascontiguousarray(r)
+
+    def oriented(self, matrix: Any) -> Any:
+        at = abs(matrix).argmax(axis=0)
+        largest = matrix[at, self.module.arange(matrix.shape[1])]
+        return self.module.where(largest < 0, -matrix, matrix)
 
     def ones(self, count: int, device: int) -> Any:
         return self.module.ones(count, dtype="uint8")

@@ -16,7 +16,6 @@ import numpy as np
 
 from riemem._arrays import (
     I64,
-    LAST_ID,
     Bool,
     as_choice,
     as_count,
@@ -26,21 +25,20 @@ from riemem._arrays import (
     like,
 )
 from riemem._atoms import files
-from riemem._atoms.device import AtomMirror
+from riemem._atoms.placed import PlacedAtoms
 from riemem._atoms.ranking import AtomHit
-from riemem._atoms.reader import AtomReader
 from riemem._atoms.results import Assignment, Atom, LargeAtomWarning, Merge, Removal
 from riemem._atoms.state import ROUTES, STORAGES, AtomState, usable_rows
 from riemem._atoms.storage import CompressedAtoms, grassmann_merge
 from riemem._atoms.threshold import calibrate_threshold, check_threshold
-from riemem._device import View, as_device_rows, is_device, library_of
+from riemem._device import is_device
 from riemem.errors import ArgumentError, MemoryNotFoundError, StoreCorruptError
 
 __all__ = ["Assignment", "Atom", "AtomHit", "CompressedAtoms", "LargeAtomWarning"]
 __all__ += ["MaxMemberClusters", "Merge", "Removal", "calibrate_threshold", "grassmann_merge"]
 
 
-class MaxMemberClusters(AtomReader):
+class MaxMemberClusters(PlacedAtoms):
     """Atoms of a stream of vectors, assigned one after the other by the max-member rule.
 
     ``best(x, a) = max(cos(x, centroid_a), max over members m of a of cos(x, m))``; the atom with
@@ -92,7 +90,7 @@ class MaxMemberClusters(AtomReader):
         self._arrays = AtomState(
             as_count(dim, "dim", minimum=1), as_choice(storage, "storage", STORAGES)
         )
-        self._mirror: AtomMirror | None = None
+        self._mirror = None
         self._next_id = 0
         self._warned = False
         self._lock = threading.RLock()
@@ -161,50 +159,6 @@ class MaxMemberClusters(AtomReader):
                 self._next_id = before
                 raise
         return Assignment(labels, scores, created, -1, math.nan)
-
-    def _mirror_for(self, X: object) -> tuple[AtomMirror, View]:
-        library, array = library_of(X, "X")
-        rows = as_device_rows(array, "X", library, dim=self._arrays.dim, one_row=True)
-        mirror = self._mirror
-        if mirror is not None and (
-            mirror.stale or mirror.library is not library or mirror.place != rows.device
-        ):
-            self._alone()
-        if self._mirror is None:
-            self._mirror = AtomMirror(library, rows.device, self._arrays)
-        return self._mirror, rows
-
-    @property
-    def _state(self) -> AtomState:
-        """The arrays in host memory, after what a device has still to tell."""
-        with self._lock:
-            mirror = self._mirror
-            error = None if mirror is None else mirror.settle(self._arrays)
-            if error is not None:
-                self._mirror = None
-                raise error
-            return self._arrays
-
-    def _alone(self) -> AtomState:
-        """The arrays in host memory, to be changed: what a device holds is of no use then."""
-        state = self._state
-        self._mirror = None
-        return state
-
-    def _claim(self, given: I64 | None, count: int) -> I64:
-        if given is None:
-            if self._next_id > LAST_ID - count + 1:
-                raise ArgumentError("ids: expected to be given, because the largest id is in use")
-            fresh: I64 = np.arange(self._next_id, self._next_id + count, dtype=np.int64)
-        else:
-            fresh = given
-            queued = [] if self._mirror is None else self._mirror.pending_ids
-            used = fresh[np.isin(fresh, np.concatenate([self._arrays.ids, *queued]))]
-            if used.size:
-                raise ArgumentError(f"ids: expected ids that are not in use, got {used[0]}")
-        if count:
-            self._next_id = max(self._next_id, int(fresh.max()) + 1)
-        return fresh
 
     def remove(self, ids: object) -> Removal:
         """Remove members by id, all or none; what remains is as if they had never joined.

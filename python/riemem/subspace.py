@@ -6,10 +6,14 @@ positive semidefinite and its trace is known: what the truncations threw away.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from riemem import _backend
 from riemem._arrays import F64, as_count, as_number, as_rows64
+from riemem._device import is_device
+from riemem._subspace_device import DeviceBasis, DeviceRows64, device_basis
 from riemem.errors import DowndateError, NotFiniteError
 
 __all__ = ["IncrementalSVD"]
@@ -73,6 +77,8 @@ class IncrementalSVD:
         self._values: F64 = np.zeros(0)  # all held directions, descending
         self._vectors: F64 = np.zeros((self._dim, 0))
         self._total = 0.0  # energy of all rows, weighted
+        self._there: DeviceBasis | None = None  # in the place of _vectors once rows came from a GPU
+        self._copied: F64 | None = None  # of it, for whoever reads it
         self._lost = 0.0  # of which outside the held directions
         self._rank = 0
         self._seen = 0
@@ -84,31 +90,57 @@ class IncrementalSVD:
         Parameters
         ----------
         X : array_like, shape (N, d) or (d,)
-            Any real dtype and strides, any number of rows.
+            Any real dtype and strides, any number of rows. Rows of torch or cupy on a GPU (float32,
+            bfloat16, float64) take the basis there, where it stays; the call waits for the small
+            core, from which the rank follows.
 
         Raises
         ------
         ShapeError, DTypeError, NotFiniteError
             The rows do not fit or are not finite; nothing is changed then.
+        DeviceError
+            The rows are not where the basis is.
 
         Examples
         --------
         >>> IncrementalSVD(2).partial_fit([[0.0, 2.0]]).basis.tolist()
         [[0.0], [1.0]]
         """
+        if is_device(X) or self._there is not None:
+            return self._fit_there(X)
         rows = as_rows64(X, "X", dim=self._dim, one_row=True)
         if rows.shape[0] == 0:
             return self
         old = self._forgetting
         total = old * old * self._total + _energy_of(rows)
-        if not np.isfinite(total):
-            raise NotFiniteError("X: expected sums of squares that fit into float64, got larger")
+        _require_finite_energy(total)
         core, space = _enlarge(self._vectors, old * self._values, rows)
         values, turn = _right_svd(core)
+        self._took(rows.shape[0], total)
+        self._keep(values, space @ turn)
+        return self
+
+    def _took(self, count: int, total: float) -> None:
+        """Note that rows were taken in; `total` is the energy of all, the older ones weighted."""
+        old = self._forgetting
         self._forgot = self._forgot or (old < 1.0 and self._seen > 0)
         self._total, self._lost = total, old * old * self._lost
-        self._seen += rows.shape[0]
-        self._keep(values, space @ turn)
+        self._seen += count
+
+    def _fit_there(self, X: object) -> IncrementalSVD:
+        rows, there = device_basis(X, self._vectors, self._there)
+        if rows.count == 0:
+            return self
+        old, energy = self._forgetting, rows.energy()
+        total = old * old * self._total + energy
+        _require_finite_energy(total)
+        core, space = there.enlarge(old * self._values, rows, energy, _right_svd)
+        values, turn = _right_svd(core)
+        rank, count = self._cut(values, total)
+        fresh = space.turned(turn[:, :count])
+        self._took(rows.count, total)
+        self._hold(values, rank, count)
+        self._there = fresh
         return self
 
     def downdate(self, X: object) -> IncrementalSVD:
@@ -131,8 +163,14 @@ class IncrementalSVD:
         >>> svd.singular_values.round(12).tolist()
         [3.0]
         """
-        rows = as_rows64(X, "X", dim=self._dim, one_row=True)
-        if rows.shape[0] == 0:
+        taken = there = None
+        if is_device(X) or self._there is not None:
+            taken, there = device_basis(X, self._vectors, self._there)
+            count = taken.count
+        else:
+            rows = as_rows64(X, "X", dim=self._dim, one_row=True)
+            count = rows.shape[0]
+        if count == 0:
             return self
         if self._forgot:
             raise DowndateError(
@@ -145,11 +183,14 @@ class IncrementalSVD:
                 f"{self._lost / self._total:.2g} of the energy; "
                 "riemem.FisherMetric.downdate takes rows away exactly"
             )
-        energy = _energy_of(rows)
-        inside = rows @ self._vectors
+        if taken is not None and there is not None:
+            energy, inside = taken.energy(), there.inside(taken)
+        else:
+            energy = _energy_of(rows)
+            inside = rows @ self._vectors
         outside = energy - float((inside * inside).sum())
         core = None
-        if rows.shape[0] <= self._seen and outside <= _SLACK * max(energy, self._total):
+        if count <= self._seen and outside <= _SLACK * max(energy, self._total):
             core = _backend.core.downdate_core(self._values, inside, _SLACK)
         if core is None:
             raise DowndateError(
@@ -157,25 +198,42 @@ class IncrementalSVD:
                 "riemem.FisherMetric.downdate checks and takes rows away exactly"
             )
         values, turn = _right_svd(core)
-        self._seen -= rows.shape[0]
-        self._total = max(self._total - energy, 0.0) if self._seen else 0.0
-        self._keep(values if self._seen else values[:0], self._vectors @ turn)
+        seen = self._seen - count
+        values = values if seen else values[:0]
+        total = max(self._total - energy, 0.0) if seen else 0.0
+        if there is not None:
+            rank, held = self._cut(values, total)
+            fresh = there.turned(turn[:, :held])
+            self._seen, self._total, self._there = seen, total, fresh
+            self._hold(values, rank, held)
+            return self
+        self._seen, self._total = seen, total
+        self._keep(values, self._vectors @ turn)
         return self
 
-    def _keep(self, values: F64, vectors: F64) -> None:
-        """Choose the rank by energy, and drop what lies too far beyond it."""
+    def _cut(self, values: F64, total: float) -> tuple[int, int]:
+        """The rank by energy, and how many directions are held: not too far beyond it."""
         squares = values * values
         noise = _EPS * self._dim * values[0] if values.size else 0.0
         real = int((values > noise).sum())
         held = np.cumsum(squares[:real])
-        wanted = self._energy * self._total * (1.0 - _EXACT)
+        wanted = self._energy * total * (1.0 - _EXACT)
         rank = min(int(np.searchsorted(held, wanted)) + 1, real)
         if self._max_rank is not None:
             rank = min(rank, self._max_rank)
+        return rank, min(real, rank + _SPARE)
+
+    def _hold(self, values: F64, rank: int, count: int) -> None:
+        squares = values * values
         self._rank = rank
-        count = min(real, rank + _SPARE)
         self._lost += float(squares[count:].sum())
         self._values = _frozen(values[:count].copy())
+        self._copied = None
+
+    def _keep(self, values: F64, vectors: F64) -> None:
+        """Choose the rank by energy, and drop what lies too far beyond it."""
+        rank, count = self._cut(values, self._total)
+        self._hold(values, rank, count)
         basis = vectors[:, :count]
         # One Newton step towards orthonormality: rounding does not pile up over the batches.
         basis = basis @ (1.5 * np.eye(count) - 0.5 * (basis.T @ basis))
@@ -195,8 +253,14 @@ class IncrementalSVD:
 
     @property
     def basis(self) -> F64:
-        """Leading right singular vectors as columns, shape (d, rank); largest entry positive."""
-        return self._vectors[:, : self._rank]
+        """Leading right singular vectors as columns, shape (d, rank); largest entry positive.
+
+        Of a decomposition on a GPU it is copied to host memory, once for each state.
+        """
+        if self._there is not None and self._copied is None:
+            self._copied = _frozen(self._there.get())
+        vectors = self._vectors if self._copied is None else self._copied
+        return vectors[:, : self._rank]
 
     @property
     def singular_values(self) -> F64:
@@ -226,19 +290,29 @@ class IncrementalSVD:
         inside = float((self.singular_values**2).sum())
         return min(max(1.0 - inside / self._total, 0.0), 1.0)
 
-    def transform(self, X: object) -> F64:
-        """Coordinates of rows in the basis, shape (N, rank).
+    def transform(self, X: object) -> Any:
+        """Coordinates of rows in the basis, shape (N, rank), as float64.
+
+        Rows on a GPU give an array of their library there.
 
         Examples
         --------
         >>> IncrementalSVD(2).partial_fit([[0.0, 2.0]]).transform([5.0, 7.0]).tolist()
         [[7.0]]
         """
+        if is_device(X):
+            given = DeviceRows64(X, self._dim)
+            return DeviceBasis.put(self.basis, given.library, given.place).coordinates(given)
         out: F64 = as_rows64(X, "X", dim=self._dim, one_row=True) @ self.basis
         return out
 
     def __repr__(self) -> str:
         return f"IncrementalSVD(dim={self._dim}, rank={self._rank}, n_seen={self._seen})"
+
+
+def _require_finite_energy(total: float) -> None:
+    if not np.isfinite(total):
+        raise NotFiniteError("X: expected sums of squares that fit into float64, got larger")
 
 
 def _energy_of(rows: F64) -> float:

@@ -130,6 +130,9 @@ class HostLibrary(Library):
     def part(self, array: Any, start: int, stop: int) -> Any:
         return HostArray(array.array[start:stop], array.device)
 
+    def shaped(self, array: Any, shape: Sequence[int]) -> Any:
+        return HostArray(array.array.reshape(tuple(shape)), array.device)
+
     def cast(self, array: Any, dtype: str) -> Any:
         if array.bfloat16:
             array = HostArray(exact(array), array.device)
@@ -147,6 +150,11 @@ class HostLibrary(Library):
     def qr(self, matrix: Any) -> tuple[Any, Any]:
         q, r = np.linalg.qr(matrix.array)
         return on(q, matrix.device), on(r, matrix.device)
+
+    def oriented(self, matrix: Any) -> Any:
+        values = matrix.array
+        largest = values[np.abs(values).argmax(axis=0), np.arange(values.shape[1])]
+        return on(np.where(largest < 0, -values, values), matrix.device)
 
     def ones(self, count: int, device: int) -> Any:
         return self.put(np.ones(count, np.uint8), device)
