@@ -87,6 +87,29 @@ def test_ids_are_never_used_again_after_a_load(tmp_path):
     assert empty.add(data(1)).tolist() == [5]
 
 
+@pytest.mark.parametrize("storage", STORAGES)
+def test_nothing_of_a_removed_row_is_in_the_file_nor_beside_it(tmp_path, storage):
+    path = tmp_path / "a.index"
+    index = RiemannianIndex(12, storage=storage)
+    index.add(data())
+    index.search(data(2, seed=1))
+    rows = index.vectors()
+    # All of a row, and pieces of it as float32 and as the upper halves of its numbers.
+    halves = np.ascontiguousarray(rows.view(np.uint16)[:, 1::2])
+    forms = [[part.tobytes() for part in own] for own in (rows, rows[:, :4], rows[:, 8:], halves)]
+    index.save(path)
+    before = path.read_bytes()
+    assert all(row in before for row in forms[0])  # the control: it can be found this way
+    index.remove([3, 50, 89])
+    index.save(path)
+    after = path.read_bytes()
+    assert [file.name for file in tmp_path.iterdir()] == ["a.index"]
+    for row in range(90):
+        gone = row in (3, 50, 89)
+        assert (forms[0][row] in after) is not gone
+        assert not (gone and any(form[row] in after for form in forms))
+
+
 def test_the_largest_id_survives(tmp_path):
     index = RiemannianIndex(12)
     index.add(data(1), ids=[2**63 - 1])
