@@ -180,6 +180,19 @@ class Library(ABC):
             ) from error
 
 
+class _Alias:
+    def __init__(self, array: NDArray[Any]) -> None:
+        self.array = array
+        place = array.ctypes.data, False
+        self.__array_interface__ = {**array.__array_interface__, "data": place}
+
+
+def _readable(array: NDArray[Any]) -> NDArray[Any]:
+    """The array in C order; torch warns of memory that is read-only, which is only read here."""
+    array = np.ascontiguousarray(array)
+    return array if array.flags.writeable else np.asarray(_Alias(array))
+
+
 class Torch(Library):
     """torch tensors with ``is_cuda``."""
 
@@ -229,11 +242,11 @@ class Torch(Library):
         return self.module.empty(tuple(shape), dtype=kind, device=self._at(device))
 
     def put(self, array: NDArray[Any], device: int) -> Any:
-        return self.module.from_numpy(np.ascontiguousarray(array)).to(self._at(device))
+        return self.module.from_numpy(_readable(array)).to(self._at(device))
 
     def write(self, target: Any, start: int, array: Any) -> None:
         if isinstance(array, np.ndarray):
-            array = self.module.from_numpy(np.ascontiguousarray(array))
+            array = self.module.from_numpy(_readable(array))
         target[start : start + array.shape[0]].copy_(array)
 
     def get(self, array: Any) -> NDArray[Any]:
