@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -180,6 +182,61 @@ def test_arguments_of_the_wrong_kind() -> None:
         pass_bytes(SMOL, 5, "int8")
     with pytest.raises(ArgumentError, match="hidden_size"):
         ModelSpec.from_config({})
+
+
+class FakeCuda:
+    """torch.cuda as it shows one device: a whole card, or a slice that MIG cut from one."""
+
+    def __init__(self, total: int, free: int, allocated: int = 0, reserved: int = 0) -> None:
+        self.total, self.free = total, free
+        self.allocated, self.reserved = allocated, reserved
+        self.fractions: list[float] = []
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        cuda = pytest.importorskip("torch").cuda
+        facts = {
+            "is_available": lambda: True,
+            "mem_get_info": lambda device: (self.free, self.total),
+            "memory_allocated": lambda device: self.allocated,
+            "memory_reserved": lambda device: self.reserved,
+            "get_device_properties": lambda device: SimpleNamespace(total_memory=self.total),
+            "set_per_process_memory_fraction": lambda share, device: self.fractions.append(share),
+        }
+        for name, fact in facts.items():
+            monkeypatch.setattr(cuda, name, fact)
+
+
+def test_a_mig_slice_counts_as_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    # 1g.10gb of a card of 80 GB: the slice is the device, whatever the card has left.
+    slice_ = FakeCuda(total=9984 * 2**20, free=9 * GIB, allocated=GIB, reserved=2 * GIB)
+    slice_.install(monkeypatch)
+    held = VramBudget(40 * GIB, device="cuda", headroom=0.0)
+    assert held.free_bytes() == held.available_bytes() == 10 * GIB
+    with pytest.raises(VramBudgetError) as caught:
+        held.check(11 * GIB)
+    assert (caught.value.budget_bytes, caught.value.free_bytes) == (40 * GIB, 10 * GIB)
+    with held.enforce():
+        pass
+    assert slice_.fractions == [1.0, 1.0]  # no more than there is
+    half = VramBudget(4992 * 2**20, device="cuda", headroom=0.0)
+    with half.enforce():
+        pass
+    assert slice_.fractions[2:] == [0.5, 1.0]
+    assert half.available_bytes() == 4992 * 2**20 - GIB
+
+
+@pytest.mark.parametrize("others", [0, 512 * 2**20])
+def test_a_card_of_two_gib_is_planned_for(monkeypatch: pytest.MonkeyPatch, others: int) -> None:
+    card = FakeCuda(total=2 * GIB, free=2 * GIB - others)
+    card.install(monkeypatch)
+    held = VramBudget(8 * GIB, device="cuda")
+    plan = held.plan(SMOL, tokens=2048, dtype="bfloat16", weights_loaded=False)
+    weights, context = SMOL.weight_bytes("bfloat16"), held.memory.overhead_bytes()
+    assert plan.estimated_bytes + weights + context <= 2 * GIB - others
+    assert plan.chunk_rows is not None  # all logits at once would take 2.5 GiB
+    with pytest.raises(VramBudgetError) as caught:
+        held.plan(QWEN, tokens=2048, dtype="float32", weights_loaded=False)
+    assert caught.value.required_bytes > caught.value.free_bytes == 2 * GIB - others
 
 
 def test_a_gpu_that_is_not_there() -> None:

@@ -104,7 +104,8 @@ PYBIND11_MODULE(RIEMEM_CUDA_MODULE, module) {
     bind_cuda_others(module);
 #if !defined(RIEMEM_CUDA_HOST)
     // What tests on the shim turn: failures of the runtime, the order of threads.
-    module.def("shim_fail_device", &simt::fail_device_calls, py::arg("code"));
+    module.def("shim_fail_device", &simt::fail_device_calls, py::arg("code"),
+               py::arg("driver") = 13000);
     module.def("shim_fail_launch", &simt::fail_launch_after, py::arg("launches"), py::arg("code"));
     module.def(
         "shim_defer",

@@ -1,7 +1,7 @@
 """The libraries of device arrays: torch and cupy, asked the same few questions.
 
 The memory always belongs to the caller's library: its allocator counts it, its current stream
-orders the work. Nothing waits for the device but ``get``.
+orders the work. Nothing waits for the device but ``get``, ``put``, and ``write`` of a host array.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Library(ABC):
 
     @abstractmethod
     def put(self, array: NDArray[Any], device: int) -> Any:
-        """Copy a host array to the device."""
+        """Copy a host array to the device; unless it is empty this waits for what is queued."""
 
     @abstractmethod
     def write(self, target: Any, start: int, array: Any) -> None:
@@ -145,6 +145,10 @@ class Library(ABC):
     @abstractmethod
     def ones(self, count: int, device: int) -> Any:
         """Bytes that are 1."""
+
+    @abstractmethod
+    def full(self, shape: Sequence[int], dtype: str, value: float, device: int) -> Any:
+        """Memory that holds one number; unlike what :meth:`put` copies it is not waited for."""
 
     @abstractmethod
     def both(self, first: Any, second: Any) -> Any:
@@ -278,6 +282,10 @@ class Torch(Library):
     def ones(self, count: int, device: int) -> Any:
         return self.module.ones(count, dtype=self.module.uint8, device=self._at(device))
 
+    def full(self, shape: Sequence[int], dtype: str, value: float, device: int) -> Any:
+        kind = getattr(self.module, dtype)
+        return self.module.full(tuple(shape), value, dtype=kind, device=self._at(device))
+
     def both(self, first: Any, second: Any) -> Any:
         return (first.bool() & second.bool()).contiguous().view(self.module.uint8)
 
@@ -354,6 +362,9 @@ class Cupy(Library):
 
     def ones(self, count: int, device: int) -> Any:
         return self.module.ones(count, dtype="uint8")
+
+    def full(self, shape: Sequence[int], dtype: str, value: float, device: int) -> Any:
+        return self.module.full(tuple(shape), value, dtype=dtype)
 
     def both(self, first: Any, second: Any) -> Any:
         joined = self.module.logical_and(first, second)

@@ -54,8 +54,8 @@ def moment_rows(X: object, dim: int | None) -> tuple[Library, View]:
     return library, as_device_rows(array, "X", library, dim=dim, one_row=one_row, kinds=_KINDS)
 
 
-def device_moments(moments: Moments | DeviceMoments, X: object) -> DeviceMoments:
-    """The moments on the device of X, which they move to from the host.
+def device_moments(moments: Moments | DeviceMoments, X: object) -> tuple[DeviceMoments, Any]:
+    """The moments on the device of X, which they move to from the host, and X as an array there.
 
     Raises
     ------
@@ -69,13 +69,13 @@ def device_moments(moments: Moments | DeviceMoments, X: object) -> DeviceMoments
         )
     library, rows = moment_rows(X, moments.dim)
     if isinstance(moments, Moments):
-        return DeviceMoments(library, rows.device, moments)
+        return DeviceMoments(library, rows.device, moments), rows.owner
     if moments.library is not library or moments.place != rows.device:
         raise DeviceError(
             f"X: expected an array of {moments.library.name} on device {moments.place}, where the "
             f"metric's sums are, got one of {library.name} on device {rows.device}"
         )
-    return moments
+    return moments, rows.owner
 
 
 class DeviceMoments:
@@ -86,9 +86,14 @@ class DeviceMoments:
         self._move(start)
 
     def _move(self, start: Moments) -> None:
-        with self.library.working(self.place):
-            sums = {name: self.library.put(getattr(start, name), self.place) for name in _SUMS}
-        self._sums = sums
+        library, place = self.library, self.place
+        with library.working(place):
+            self._sums = {
+                name: library.put(getattr(start, name), place)
+                if start.n
+                else library.full(getattr(start, name).shape, "float64", 0.0, place)
+                for name in _SUMS
+            }
         self._host: Moments | None = start.share()  # None while batches wait to be looked at
         self._n = start.n  # rows of the batches that were looked at
         self._shifted = start.n > 0

@@ -24,7 +24,7 @@ from riemem._arrays import (
     require_finite,
     to_numpy,
 )
-from riemem._device import is_device
+from riemem._device import View, is_device
 from riemem._gaussian import (
     COVARIANCES,
     Factors,
@@ -142,6 +142,7 @@ class FisherMetric:
         """
         there = is_device(X)
         rows = moment_rows(X, None)[1] if there else _as_moment_rows(X)
+        given = rows.owner if isinstance(rows, View) else rows  # a DLPack capsule is read once
         if rows.shape[0] == 0:
             raise ShapeError(f"X: expected at least one row, got shape {rows.shape}")
         metric = cls(
@@ -152,7 +153,7 @@ class FisherMetric:
             max_rank=max_rank,
             min_samples=min_samples,
         )
-        metric.update(X if there else rows)
+        metric.update(given)
         metric._current()
         return metric
 
@@ -178,9 +179,9 @@ class FisherMetric:
         >>> FisherMetric(2).update([[1.0, 2.0]]).update([[3.0, 4.0]]).mean.tolist()
         [2.0, 3.0]
         """
-        moments = self._on_device(X)
-        if moments is not None:
-            moments.add(X)
+        placed = self._on_device(X)
+        if placed is not None:
+            placed[0].add(placed[1])
         else:
             self._moments.add(_as_moment_rows(X, self._dim))
         self._changed()
@@ -205,9 +206,9 @@ class FisherMetric:
         >>> FisherMetric.fit([[1.0, 2.0], [3.0, 4.0]]).downdate([[1.0, 2.0]]).mean.tolist()
         [3.0, 4.0]
         """
-        moments = self._on_device(X)
-        if moments is not None:
-            moments.remove(X)
+        placed = self._on_device(X)
+        if placed is not None:
+            placed[0].remove(placed[1])
         else:
             self._moments.remove(_as_moment_rows(X, self._dim))
         self._changed()
@@ -266,12 +267,12 @@ class FisherMetric:
         twin._changed()
         return twin
 
-    def _on_device(self, X: object) -> DeviceMoments | None:
-        """The sums where rows on a device take them, or None when all is in host memory."""
+    def _on_device(self, X: object) -> tuple[DeviceMoments, Any] | None:
+        """The sums where rows on a device take them, and the rows; None in host memory."""
         if not is_device(X) and isinstance(self._moments, Moments):
             return None
-        self._moments = moved = device_moments(self._moments, X)
-        return moved
+        self._moments, rows = device_moments(self._moments, X)
+        return self._moments, rows
 
     def _changed(self) -> None:
         self._factors = None

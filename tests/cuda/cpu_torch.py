@@ -53,7 +53,7 @@ def fake_cupy() -> Any:
 
         return call
 
-    names = ("empty", "asarray", "ascontiguousarray", "ones", "logical_and", "concatenate")
+    names = ("empty", "full", "asarray", "ascontiguousarray", "ones", "logical_and", "concatenate")
     members = {name: wrapped(getattr(np, name)) for name in (*names, "where", "arange")}
     return SimpleNamespace(
         ndarray=FakeCupyArray,

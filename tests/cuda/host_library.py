@@ -76,6 +76,7 @@ class HostLibrary(Library):
         super().__init__()
         self.limit: int | None = None  # bytes that one allocation may have
         self.reads = 0  # copies to the host
+        self.puts = 0  # and to the device, which wait too
         self.guarded: list[int] = []
         self.kept: list[Any] = []  # a stream-ordered allocator reuses nothing that is still queued
 
@@ -114,6 +115,7 @@ class HostLibrary(Library):
         return HostArray(memory[start : start + size].view(dtype).reshape(tuple(shape)), device)
 
     def put(self, array: NDArray[Any], device: int) -> Any:
+        self.puts += array.size > 0
         target = self.empty(array.shape, str(array.dtype), device)
         target.array[...] = array
         return target
@@ -157,7 +159,12 @@ class HostLibrary(Library):
         return on(np.where(largest < 0, -values, values), matrix.device)
 
     def ones(self, count: int, device: int) -> Any:
-        return self.put(np.ones(count, np.uint8), device)
+        return self.full((count,), "uint8", 1, device)
+
+    def full(self, shape: Sequence[int], dtype: str, value: float, device: int) -> Any:
+        target = self.empty(shape, dtype, device)
+        target.array[...] = value
+        return target
 
     def both(self, first: Any, second: Any) -> Any:
         both = first.array.astype(bool) & second.array.astype(bool)

@@ -201,6 +201,22 @@ def test_a_budget_is_asked_before_memory_is_taken(library):
     assert index.search(rows[:1], 1).indices.tolist() == [[0]]
 
 
+def test_a_small_card_or_a_slice_holds_what_its_budget_allows(library):
+    # The budget is more than the device has: what is free decides, and nothing is taken before.
+    card = Card(2 << 30, (2 << 30) - 150_000)
+    budget = riemem.VramBudget(80 << 30, headroom=0.0, memory=card)
+    index = riemem.RiemannianIndex(12, device="cuda", vram=budget)
+    rows = np.random.default_rng(16).normal(size=(1000, 12))
+    index.reserve(1000)
+    assert index.stats()["device_nbytes"] <= 150_000
+    index.add(rows)
+    with pytest.raises(VramBudgetError) as caught:
+        index.reserve(100_000)
+    assert (caught.value.budget_bytes, caught.value.free_bytes) == (80 << 30, 150_000)
+    assert index.stats()["device_nbytes"] <= 150_000
+    assert index.search(rows[3:4], 1).indices.tolist() == [[3]]
+
+
 def test_an_index_is_saved_here_and_loaded_there(library, tmp_path):
     here, there = pair("bf16")
     rows = np.random.default_rng(15).normal(size=(70, 12))

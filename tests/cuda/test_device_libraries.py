@@ -77,6 +77,29 @@ def test_torch_in_torch_out(cpu_torch):
         riemem.search(there[:2].to(torch.complex64), there, None, 2)
 
 
+def test_a_dlpack_capsule_is_read_once(cpu_torch):
+    rows = torch.from_numpy(np.random.default_rng(3).normal(size=(50, 6)).astype(np.float32))
+    capsule = torch.utils.dlpack.to_dlpack
+    plain = riemem.search(rows[:2], rows, None, 4)
+    calls = (
+        lambda one: riemem.search(rows[:2], one, None, 4).indices,
+        lambda one: riemem.search(one, rows, None, 4).indices[:2],
+        lambda one: riemem.FisherMetric(6).update(one).n_samples,
+        lambda one: riemem.FisherMetric.fit(one).n_samples,
+        lambda one: riemem.fisher_rao_scores(rows[:1], one, rows.abs() + 1.0),
+        lambda one: riemem.fisher_rao_scores(rows[:1], rows, one),
+        lambda one: riemem.MaxMemberClusters(6, threshold=0.9).assign(one).labels,
+        lambda one: riemem.IncrementalSVD(6).partial_fit(one).rank,
+        lambda one: riemem.RiemannianIndex(6, device="cuda").add(one),
+    )
+    for call in calls:
+        one = capsule(rows.abs() + 0.5)
+        call(one)
+        with pytest.raises(ArgumentError, match=r"(X|queries|points|variances): .*once more"):
+            call(one)
+    assert riemem.search(rows[:2], capsule(rows), None, 4)[0].tolist() == plain[0].tolist()
+
+
 def test_an_index_in_torch(cpu_torch):
     rows = np.random.default_rng(1).normal(size=(90, 12)).astype(np.float32)
     for storage in ("float32", "float32+int8", "bf16"):
@@ -122,7 +145,8 @@ def test_arrays_of_two_libraries_are_refused(shim, monkeypatch):
         riemem.search(torch.ones(1, 3), rows.view(FakeCupyArray), None, 1)
 
 
-def test_what_runs_on_a_gpu_runs_on_the_shim(cpu_torch, monkeypatch):
+@pytest.mark.parametrize(("n", "d"), [(1, 1), (33, 7), (257, 24)])
+def test_what_runs_on_a_gpu_runs_on_the_shim(cpu_torch, monkeypatch, n, d):
     monkeypatch.setattr(torch.Tensor, "cuda", lambda self: self)
     monkeypatch.setattr(torch.Tensor, "is_cuda", True)
 
@@ -131,7 +155,7 @@ def test_what_runs_on_a_gpu_runs_on_the_shim(cpu_torch, monkeypatch):
 
     monkeypatch.setattr(torch.Tensor, "cpu", lambda self: self.clone().as_subclass(Host))
     monkeypatch.setattr(cpu_torch, "owns", lambda value: type(value) is torch.Tensor)
-    every_kernel(torch, 33, 7)
+    every_kernel(torch, n, d)
 
 
 class DryClock:
@@ -163,6 +187,7 @@ class DryClock:
 
 
 def test_everything_that_a_device_check_measures(cpu_torch, tmp_path):
+    pytest.importorskip("transformers", reason="the distiller's pass needs it")
     module, check = bench("device_measure"), bench("device_check")
     clock = DryClock()
     report = module.Report(tmp_path / "measured.json", lambda: 100.0)

@@ -167,10 +167,11 @@ def test_nothing_is_waited_for(library, shim, data):
     points, queries, metric = data
     plain = riemem.search(queries, points, metric, 6)
     riemem.search(on(queries), on(points), metric, 6)  # the metric is there by now
+    puts = library.puts
     shim.shim_defer(True)
     found = riemem.search(on(queries), on(points), metric, 6)
     assert (found.counts.array == -1).all()  # as the memory was filled
-    assert library.reads == 0
+    assert (library.reads, library.puts) == (0, puts)
     shim.synchronize(0)
     assert found.indices.array.tolist() == plain.indices.tolist()
 
@@ -251,11 +252,27 @@ def test_a_full_device_is_a_cuda_error(library, data):
 
 def test_a_driver_that_is_missing_or_old_is_said(shim, library, data):
     points, queries, metric = data
-    shim.shim_fail_device(35)
+    shim.shim_fail_device(35, 0)
     assert riemem.build_info()["cuda_reason"] == "no NVIDIA driver was found"
     assert riemem.build_info()["cuda"] is False
     with pytest.raises(BackendUnavailableError, match="no NVIDIA driver"):
         riemem.search(on(queries), on(points), metric, 3)
+    old = "the NVIDIA driver is older than this build: it supports CUDA 12.4, the kernels need 13.0"
+    shim.shim_fail_device(35, 12040)
+    assert riemem.build_info()["cuda_reason"] == old
+    with pytest.raises(BackendUnavailableError, match=f"CUDA cannot be used: {old}"):
+        riemem.search(on(queries), on(points), metric, 3)
+    for call in (
+        lambda: riemem.RiemannianIndex(4, device="cuda"),
+        lambda: riemem.FisherMetric(12).update(on(points)),
+        lambda: riemem.MaxMemberClusters(12, threshold=0.5).assign(on(points)),
+        lambda: riemem.IncrementalSVD(12).partial_fit(on(points)),
+        lambda: riemem.fisher_rao_scores(on(queries), on(points), on(points)),
+    ):
+        with pytest.raises(BackendUnavailableError, match="older than this build"):
+            call()
+    shim.shim_fail_device(999, 13000)
+    assert riemem.build_info()["cuda_reason"] == "cudaErrorUnknown (999)"
     shim.shim_fail_device(100)
     with pytest.raises(BackendUnavailableError, match="no CUDA device was found"):
         riemem.RiemannianIndex(4, device="cuda")
@@ -263,17 +280,28 @@ def test_a_driver_that_is_missing_or_old_is_said(shim, library, data):
     assert riemem.build_info()["cuda"] is True
 
 
-def test_a_forked_child_cannot_go_on(library, data):
+@pytest.mark.parametrize("what", ["search", "metric", "clusters", "svd"])
+def test_a_forked_child_cannot_go_on(library, data, what):
     points, queries, metric = data
-    riemem.search(on(queries), on(points), metric, 3)
+    there = riemem.FisherMetric(12).update(on(points))
+    clusters = riemem.MaxMemberClusters(12, threshold=0.5)
+    clusters.assign(on(points[:9]))
+    svd = riemem.IncrementalSVD(12).partial_fit(on(points))
+    calls = {
+        "search": lambda: riemem.search(on(queries), on(points), metric, 3),
+        "metric": lambda: there.mean,
+        "clusters": lambda: clusters.stats(),
+        "svd": lambda: svd.basis,
+    }
     child = os.fork()
     if child == 0:  # pragma: no cover - another process
         try:
-            riemem.search(on(queries), on(points), metric, 3)
+            calls[what]()
         except CudaError as error:
             os._exit(0 if (error.code, error.name) == (3, "cudaErrorInitializationError") else 2)
         os._exit(1)
     assert os.waitpid(child, 0)[1] == 0
+    calls[what]()
 
 
 def test_a_build_without_kernels_says_so(monkeypatch):

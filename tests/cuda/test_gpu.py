@@ -91,6 +91,7 @@ def rows_of(n, d, seed=0):
 def every_kernel(torch, n, d):
     """Small problems through each public function, beside the processor: what differs is named."""
     rows, queries = rows_of(n, d), rows_of(5, d, 1)
+    rows[1::3] = 2.0 * rows[: len(rows[1::3])]  # so that atoms have several members
     there, asked = torch.from_numpy(rows).cuda(), torch.from_numpy(queries).cuda()
     metric = riemem.FisherMetric.fit(rows)
     on_device = riemem.FisherMetric.fit(there).update(there[: n // 2]).downdate(there[: n // 2])
@@ -116,8 +117,8 @@ def every_kernel(torch, n, d):
     assert scores.cpu().numpy().tobytes() == plain.tobytes()
 
     for route in ("max_member", "nearest_fallback", "centroid"):
-        here = riemem.MaxMemberClusters(d, threshold=0.2, route=route)
-        moved = riemem.MaxMemberClusters(d, threshold=0.2, route=route)
+        here = riemem.MaxMemberClusters(d, threshold=0.95, route=route)
+        moved = riemem.MaxMemberClusters(d, threshold=0.95, route=route)
         few = min(n, 60)
         plain, found = here.assign(rows[:few]), moved.assign(there[:few])
         assert found.labels.is_cuda

@@ -51,6 +51,7 @@ std::string first_fault;
 std::size_t launches = 0;
 cudaError_t last_error = cudaSuccess;
 cudaError_t device_failure = cudaSuccess;
+int driver_version = 13000;
 cudaError_t launch_failure = cudaSuccess;
 int launches_until_failure = -1;
 std::deque<std::pair<Stream*, std::function<void()>>> waiting;
@@ -359,7 +360,10 @@ std::string take_fault() {
 std::set<std::pair<std::string, int>> take_barriers() { return std::exchange(barriers, {}); }
 void drop_waiting() { waiting.clear(); }
 std::size_t take_launches() { return std::exchange(launches, 0); }
-void fail_device_calls(cudaError_t code) { device_failure = code; }
+void fail_device_calls(cudaError_t code, int driver) {
+    device_failure = code;
+    driver_version = driver;
+}
 void fail_launch_after(int count, cudaError_t code) {
     launches_until_failure = count;
     launch_failure = code;
@@ -496,7 +500,7 @@ cudaError_t cudaSetDevice(int device) {
     return device == 0 ? simt::device_failure : cudaErrorInvalidValue;
 }
 cudaError_t cudaDriverGetVersion(int* version) {
-    *version = simt::device_failure == cudaErrorInsufficientDriver ? 0 : 13000;
+    *version = simt::driver_version;
     return cudaSuccess;
 }
 cudaError_t cudaRuntimeGetVersion(int* version) {

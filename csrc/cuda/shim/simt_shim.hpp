@@ -64,8 +64,10 @@ std::string take_fault();
 void drop_waiting();
 // Launches since the last call.
 std::size_t take_launches();
-// The next calls of the runtime return these, as a driver that fails would; 0 ends it.
-void fail_device_calls(cudaError_t code);
+// The next calls of the runtime return these, as a driver that fails would; 0 ends it. `driver` is
+// the version that the driver claims, 0 for none: the runtime returns 35 for one that is missing as
+// for one that is too old.
+void fail_device_calls(cudaError_t code, int driver = 13000);
 void fail_launch_after(int launches, cudaError_t code);
 
 // A thread that is running: its place and how many barriers it has passed.

@@ -56,8 +56,8 @@ class AtomMirror:
             self._arrays = {
                 name: library.put(state.view(name), place) for name in (*_PER_ROW, *_PER_ATOM)
             }
-            self._arrays["counts"] = library.put(np.array([state.atom_count], np.int64), place)
-            self._arrays["bad"] = library.put(np.array([-1], np.int64), place)
+            self._arrays["counts"] = library.full((1,), "int64", state.atom_count, place)
+            self._arrays["bad"] = library.full((1,), "int64", -1, place)
             self._names = library.put(state.atom_ids, place)
         self._capacity = {"rows": state.row_count, "atoms": state.atom_count}
 
@@ -135,7 +135,7 @@ class AtomMirror:
                 return labels, scores
             slots, norms = self._room(count, "int64"), self._room(count, "float64")
             chunks = library.empty((count, self.dim), "float32", self.place)
-            bad = library.put(np.array([-1], np.int64), self.place)
+            bad = library.full((1,), "int64", -1, self.place)
             work = self._room(self._rows + self._atoms, "float64")
             spans = {**self._spans(), "bad": span(library, bad)}
             self._place(rows, 0, norms, span(library, chunks), spans["bad"], stream)
