@@ -1,6 +1,7 @@
 """Registers, spills and shared memory of every CUDA kernel, as ptxas reports them.
 
 python bench/cuda_resources.py --arch 80 --arch 90        needs nvcc and no GPU
+python bench/cuda_resources.py --module _cuda.so          what cuobjdump says of a built module
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 _ENTRY = re.compile(r"Compiling entry function '(?P<name>\S+)' for 'sm_(?P<arch>\w+)'")
 _SPILL = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _USED = re.compile(r"Used (\d+) registers")
+_USAGE = re.compile(r"REG:(\d+) STACK:(\d+) SHARED:(\d+) LOCAL:(\d+)")
 _SHARED = re.compile(r"(\d+) bytes smem")
 
 
@@ -73,11 +75,41 @@ def measure(source: Path, arch: str) -> list[Kernel]:
     return kernels
 
 
+def inspect(module: Path) -> int:
+    """Print what each kernel of a built module takes; exit code 1 when one uses local memory."""
+    tool = shutil.which("cuobjdump")
+    if tool is None:
+        raise SystemExit("cuobjdump was not found: put the CUDA toolkit's binaries on PATH")
+    done = subprocess.run(
+        [tool, "-res-usage", str(module)], capture_output=True, text=True, check=True
+    )
+    arch, name, found = "", "", []
+    for line in done.stdout.splitlines():
+        if matched := re.match(r"arch = (\w+)", line):
+            arch = matched[1]
+        elif matched := re.match(r" Function (\S+):", line):
+            name = matched[1]
+        elif matched := _USAGE.search(line):
+            found.append((arch, name, *map(int, matched.groups())))
+    print("| arch | kernel | registers | stack bytes | shared bytes | local bytes |")
+    print("|---" * 6 + "|")
+    names = demangle([entry[1] for entry in found])
+    for name, entry in sorted(zip(names, found, strict=True), key=lambda pair: pair[::-1]):
+        numbers = " | ".join(map(str, entry[2:]))
+        print(f"| {entry[0]} | `{name}` | {numbers} |")
+    local = sum(entry[-1] > 0 for entry in found)
+    print(f"\n{len(found)} kernels, {local} of them use local memory")
+    return 1 if local or not found else 0
+
+
 def main() -> int:
     """Print one row for each kernel; exit code 1 when any of them spills."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--arch", action="append", help="such as 80; may be given several times")
+    parser.add_argument("--module", type=Path, help="a built riemem._cuda to look into")
     options = parser.parse_args()
+    if options.module is not None:
+        return inspect(options.module)
     if shutil.which("nvcc") is None:
         raise SystemExit("nvcc was not found: put the CUDA toolkit on PATH")
     archs = options.arch or ["80", "90"]

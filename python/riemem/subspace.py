@@ -79,6 +79,7 @@ class IncrementalSVD:
         self._total = 0.0  # energy of all rows, weighted
         self._there: DeviceBasis | None = None  # in the place of _vectors once rows came from a GPU
         self._copied: F64 | None = None  # of it, for whoever reads it
+        self._placed: DeviceBasis | None = None  # the leading ones, for `transform` on a device
         self._lost = 0.0  # of which outside the held directions
         self._rank = 0
         self._seen = 0
@@ -228,7 +229,7 @@ class IncrementalSVD:
         self._rank = rank
         self._lost += float(squares[count:].sum())
         self._values = _frozen(values[:count].copy())
-        self._copied = None
+        self._copied = self._placed = None
 
     def _keep(self, values: F64, vectors: F64) -> None:
         """Choose the rank by energy, and drop what lies too far beyond it."""
@@ -293,7 +294,7 @@ class IncrementalSVD:
     def transform(self, X: object) -> Any:
         """Coordinates of rows in the basis, shape (N, rank), as float64.
 
-        Rows on a GPU give an array of their library there.
+        Rows on a GPU give an array of their library there; the first after a change waits.
 
         Examples
         --------
@@ -302,7 +303,10 @@ class IncrementalSVD:
         """
         if is_device(X):
             given = DeviceRows64(X, self._dim)
-            return DeviceBasis.put(self.basis, given.library, given.place).coordinates(given)
+            placed = self._placed
+            if placed is None or (placed.library, placed.place) != (given.library, given.place):
+                placed = self._placed = DeviceBasis.put(self.basis, given.library, given.place)
+            return placed.coordinates(given)
         out: F64 = as_rows64(X, "X", dim=self._dim, one_row=True) @ self.basis
         return out
 

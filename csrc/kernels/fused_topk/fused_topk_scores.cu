@@ -219,7 +219,7 @@ __device__ void part_extremes(const Workspace& work, const DeviceOptions& option
 
 // A warp reads whole rows, a few at once; Q queries. One block for each part.
 template <bool kSplit, unsigned Q>
-__global__ void __launch_bounds__(kBlockThreads, Q == 1 ? 4 : 1)
+__global__ void __launch_bounds__(kBlockThreads, Q == 1 ? 4 : 3)
     score_rows(DevicePoints points, DeviceOptions options, Workspace work, std::size_t begin,
                std::size_t count) {
     RIEMEM_SHARED(float, part, 2 * Q * kPartRows);
