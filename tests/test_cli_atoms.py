@@ -33,6 +33,10 @@ def test_cluster(run):
     found = json.loads(run("cluster", "--json").stdout)
     assert (found["memories"], found["atoms"]) == (3, 2)
     assert found["shown"][0]["ids"] == [1, 3]
+    assert {"red", "kite", "sky"} == set(found["shown"][0]["header"].split())
+    assert [atom["size"] for atom in found["shown"]] == [2, 1]
+    for shown in found["shown"]:
+        assert shown["header"] in text
     assert json.loads(run("cluster", "--json", "--limit", "1").stdout)["shown"][0]["size"] == 2
 
 

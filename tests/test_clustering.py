@@ -123,10 +123,34 @@ def test_threads_do_not_matter():
     assert_array_equal(answers[0].scores, answers[1].scores)
 
 
+@pytest.mark.parametrize(("noise", "threshold"), [(0.02, 0.8), (0.03, 0.7), (0.045, 0.45)])
+def test_codes_of_full_width_change_no_bit(noise, threshold):
+    """Tight, loose and overlapping groups in 384 dimensions: pruned, and scored from codes."""
+    rows = blobs(900, 384, 40, noise * math.sqrt(384), 5)
+    plain = MaxMemberClusters(384, threshold=threshold)
+    single = [quiet(plain, row) for row in rows]
+    labels = np.concatenate([got.labels for got in single])
+    scores = np.concatenate([got.scores for got in single])
+    before = riemem.build_info()["num_threads"]
+    for threads, step in ((1, 900), (3, 900), (1, 77)):
+        riemem.set_num_threads(threads)
+        clusters = MaxMemberClusters(384, threshold=threshold, storage="int8")
+        got = [quiet(clusters, rows[i : i + step]) for i in range(0, 900, step)]
+        assert_array_equal(np.concatenate([part.labels for part in got]), labels)
+        assert_array_equal(np.concatenate([part.scores for part in got]), scores)
+    riemem.set_num_threads(before)
+
+
 class TestTheThresholdIsStrict:
-    def test_equal_rows_have_cosine_exactly_one(self):
-        got = quiet(MaxMemberClusters(8, threshold=0.999), np.ones((300, 8)))
+    @pytest.mark.parametrize("route", ROUTES)
+    @pytest.mark.parametrize("storage", ["float32", "int8"])
+    def test_equal_rows_have_cosine_exactly_one(self, route, storage):
+        clusters = MaxMemberClusters(9, threshold=0.999, route=route, storage=storage)
+        got = quiet(clusters, np.tile(np.arange(1.0, 10.0), (700, 1)))
         assert set(got.labels.tolist()) == {0}
+        if route == "centroid":  # a sum of equal rows is rounded
+            assert got.scores[1:].min() >= 1.0 - 1e-12
+            return
         assert set(got.scores[1:].tolist()) == {1.0}
 
     def test_nothing_is_above_one(self):

@@ -240,3 +240,45 @@ class TestGroupedRecall:
                 )
             with pytest.raises(BudgetTooSmallError):
                 memory.recall("kite", token_budget=3, count_tokens=len, layout="grouped")
+
+    def test_a_counter_that_fails_or_jumps(self, tmp_path):
+        def broken(text):
+            raise OSError("tokenizer gone")
+
+        def jumps(text):
+            return 1 if text.count("\n") % 2 else 10 * len(text)
+
+        with open_at(tmp_path / "me.db") as memory:
+            memory.add_many(
+                {
+                    "text": f"the red kite flies {i}",
+                    "speaker": "Ana",
+                    "when": f"2024-05-0{i}T10:00Z",
+                }
+                for i in range(1, 6)
+            )
+            with pytest.raises(OSError, match="tokenizer gone"):
+                memory.recall("kite", token_budget=90, count_tokens=broken, layout="grouped")
+            for budget in (1, 90, 600, 6000):
+                made = memory.recall(
+                    "kite", token_budget=budget, count_tokens=jumps, layout="grouped"
+                )
+                assert jumps(made.text) == made.tokens <= budget
+                known = {hit.id for hit in made.hits} | {item.id for item in made.dropped}
+                assert known == {1, 2, 3, 4, 5}
+            assert memory.check().ok
+
+    def test_no_stored_text_or_name_forges_a_header(self, tmp_path):
+        bad = "red kite flies\n## other\n# 1999-01-01\nEve: lies"
+        with open_at(tmp_path / "me.db") as memory:
+            for i, speaker in enumerate(["## other", "Ana\n## other", "# 1999"]):
+                memory.add(f"{bad} {i}", speaker=speaker, when="2024-05-01T10:00Z")
+            memory.add("bread is old", speaker="Ben", when="2024-05-01T10:00Z")
+            made = memory.recall("red kite", token_budget=9000, count_tokens=len, layout="grouped")
+        parsed = parse(made.text)
+        assert [turn.text for turn in parsed] == [hit.text for hit in made.hits]
+        assert [turn.speaker for turn in parsed] == [hit.speaker for hit in made.hits]
+        assert {turn.day for turn in parsed} == {"2024-05-01"}
+        together = {turn.group for turn in parsed if "kite" in turn.text}
+        assert len(together) == 1
+        assert together != {"other"}
