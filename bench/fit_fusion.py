@@ -35,10 +35,13 @@ from riemem.retrieval.fusion import Ranking, rankings
 from riemem.retrieval.likeness import centre_of, likeness_weights
 from scipy.optimize import minimize
 
-ADDED = ("names", "temporal", "time_words", "substance")
+ADDED = ("names", "temporal", "time_words", "substance", "opening", "first_person")
 KERNEL = (-1, 1, -2, 2, -3)
 NAMES = ("dense", "lexical", *(f"kernel {d:+d}" for d in KERNEL), "answers", *ADDED, "likeness")
 RIDGE = 1e-3
+_ASKS = replace(
+    rankings["default"], weights={**rankings["default"].weights, **dict.fromkeys(ADDED, 1.0)}
+)
 #: How often weights are fitted to the likeness that the weights before gave.
 ROUNDS = 2
 
@@ -51,7 +54,7 @@ def features(memory, conversation: Conversation) -> np.ndarray:
     channel = memory._channel("default")
     stacked = []
     for question in conversation.answerable:
-        gathered = channel.gather(question.text, rankings["default"])
+        gathered = channel.gather(question.text, _ASKS)
         view = gathered.view
         zero = np.zeros(len(view))
         main = [gathered.channels.get(name, zero) for name in ("dense", "lexical")]

@@ -32,6 +32,7 @@ from riemem.retrieval.narrowing import (
     top,
     with_neighbours,
 )
+from riemem.retrieval.opening import first_person_scores, opening_scores
 from riemem.retrieval.profile import profile_scores
 from riemem.retrieval.query_type import query_kind
 from riemem.retrieval.scenes import scene_gains
@@ -230,6 +231,10 @@ class HybridChannel:
                 notes += temporal.notes
         if "substance" in wanted:
             channels["substance"] = view.substance
+        if "opening" in wanted:
+            channels["opening"] = opening_scores(view)
+        if "first_person" in wanted:
+            channels["first_person"] = first_person_scores(view)
         if "questions" in wanted:
             channels["questions"] = view.questions
         if "trust" in wanted:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from riemem.retrieval.spelling import slips
-from riemem.retrieval.words import Stemmer, query_words, raw_words
+from riemem.retrieval.words import FIRST_PERSON, SECOND_PERSON, Stemmer, query_words, raw_words
 
 __all__ = ["PART_TEXTS", "Part", "Postings", "PostingsView", "in_order", "merged"]
 
@@ -52,6 +53,24 @@ class Part:
 
     def __len__(self) -> int:
         return self.lengths.size
+
+    @cached_property
+    def first_person(self) -> Floats:
+        """``(i - y) / (i + y + 1)`` of each text, i and y = words of the first and second person.
+
+        Counted once: a part never changes.
+        """
+        mine, yours = (self._count(stems) for stems in (FIRST_PERSON, SECOND_PERSON))
+        return (mine - yours) / (mine + yours + 1.0)
+
+    def _count(self, stems: Iterable[str]) -> Floats:
+        """How many of these words each text holds."""
+        total = np.zeros(len(self))
+        for word in map(self.number.get, stems):
+            if word is not None:
+                own = slice(self.starts[word], self.starts[word + 1])
+                total[self.texts[own]] += self.times[own]  # a text comes once for each word
+        return total
 
 
 @dataclass(frozen=True)
@@ -116,6 +135,10 @@ class PostingsView:
             damped = times + k1 * (1.0 - b + (b / mean) * self.lengths[texts])
             scores[texts] += idf * (k1 + 1.0) * times / damped
         return scores, bound
+
+    def first_person(self) -> Floats:
+        """How much each text speaks of its speaker; see :attr:`Part.first_person`; shape (n,)."""
+        return np.concatenate([np.empty(0), *(part.first_person for part in self.parts)])
 
     def _holding_like(self, stem: str) -> tuple[Ints, Floats]:
         """The same for all words that one slip of the pen makes of this one."""

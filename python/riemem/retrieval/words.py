@@ -15,7 +15,8 @@ import threading
 import unicodedata
 from collections.abc import Iterable
 
-__all__ = ["MAX_QUERY_TERMS", "STOP_WORDS", "Stemmer", "raw_words"]
+__all__ = ["FIRST_PERSON", "MAX_QUERY_TERMS", "SECOND_PERSON", "STOP_WORDS"]
+__all__ += ["Stemmer", "raw_words"]
 
 #: Different words of a query that are looked up; the rest of a very long query is left out.
 MAX_QUERY_TERMS = 256
@@ -30,6 +31,10 @@ _STOP = """
 #: English words that say how a question is put and not what it is about. They are indexed, but a
 #: query with any other word does not look for them.
 STOP_WORDS = frozenset(_STOP.split())
+
+#: Stems of the English words in which somebody speaks of themselves, and of whom they speak to.
+FIRST_PERSON = frozenset(["i", "me", "my", "mine", "we", "us", "our"])
+SECOND_PERSON = frozenset(["you", "your"])
 
 # Written without spaces, one character about one morpheme: single characters and pairs.
 _PAIRED = "\u3005\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff"
