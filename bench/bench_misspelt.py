@@ -1,6 +1,6 @@
 """What misspelt questions lose, and what the words that are one slip away give back.
 
-    python bench/bench_misspelt.py PATH/locomo_dev.json --cache FOLDER
+    python bench/bench_misspelt.py PATH/locomo_dev.json --cache FOLDER --ranking lexical default
 
 In every question one letter of each of its two longest words is left out, doubled, replaced or
 swapped with the next, by a fixed seed. Hit@10 and recall@10 of rankings on the questions as they
@@ -44,7 +44,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("file", type=Path)
     parser.add_argument("--cache", type=Path)
-    parser.add_argument("--ranking", nargs="+", default=["lexical"], help="default: lexical")
+    parser.add_argument(
+        "--ranking", nargs="+", default=["lexical", "default"], help="default: both"
+    )
     arguments = parser.parse_args()
     benchmark = load_locomo(arguments.file)
     model = load_embedder(None)
