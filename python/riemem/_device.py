@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from riemem._backend import cuda_module
-from riemem._device_library import Cupy, Library, Torch, View
+from riemem._device_library import Cupy, Home, Library, Torch, View
 from riemem.errors import (
     ArgumentError,
     BackendUnavailableError,
@@ -20,7 +20,8 @@ from riemem.errors import (
     ShapeError,
 )
 
-__all__ = ["LIBRARIES", "Library", "View", "default_library", "is_device", "library_of", "span"]
+__all__ = ["LIBRARIES", "Home", "Library", "View", "default_library", "is_device", "library_of"]
+__all__ += ["span"]
 
 #: Numbers by which the kernels know the elements of rows.
 KINDS = {"float32": 0, "bfloat16": 1, "float64": 2}

@@ -22,7 +22,7 @@ from riemem._arrays import is_torch
 from riemem._backend import cuda_module
 from riemem.errors import ArgumentError, CudaError, DeviceError, DTypeError, RiememError
 
-__all__ = ["Cupy", "Library", "Torch", "View"]
+__all__ = ["Cupy", "Home", "Library", "Torch", "View"]
 
 _OUT_OF_MEMORY = (2, "cudaErrorMemoryAllocation")
 
@@ -163,6 +163,10 @@ class Library(ABC):
         """The current stream as a number."""
 
     @abstractmethod
+    def stream_owner(self, device: int) -> Any:
+        """The current stream as an object that keeps it from being taken apart."""
+
+    @abstractmethod
     def guard(self, device: int) -> contextlib.AbstractContextManager[Any]:
         """Make a device the current one for a while."""
 
@@ -182,6 +186,30 @@ class Library(ABC):
             raise CudaError(
                 f"device {device}: out of memory: {name} ({code}), {error}", code=code, name=name
             ) from error
+
+
+class Home:
+    """The stream that memory held from call to call belongs to: the one current when it was taken.
+
+    There its allocator hands it out again and its work is in order. A call on another stream waits
+    for it first, and for itself in the end.
+    """
+
+    def __init__(self, library: Library, device: int) -> None:
+        self.library, self.device = library, device
+        with library.working(device) as stream:
+            self.stream, self._owner = stream, library.stream_owner(device)
+
+    @contextlib.contextmanager
+    def working(self) -> Iterator[int]:
+        """Work as :meth:`Library.working` does, in order with what was done before."""
+        with self.library.working(self.device) as stream:
+            away = stream != self.stream
+            if away:
+                cuda_module().synchronize(self.stream)
+            yield stream
+            if away:
+                cuda_module().synchronize(stream)
 
 
 class _Alias:
@@ -295,6 +323,9 @@ class Torch(Library):
     def stream(self, device: int) -> int:
         return int(self.module.cuda.current_stream(device).cuda_stream)
 
+    def stream_owner(self, device: int) -> Any:
+        return self.module.cuda.current_stream(device)
+
     def guard(self, device: int) -> contextlib.AbstractContextManager[Any]:
         return self.module.cuda.device(device)  # type: ignore[no-any-return]
 
@@ -375,6 +406,9 @@ class Cupy(Library):
 
     def stream(self, device: int) -> int:
         return int(self.module.cuda.get_current_stream().ptr)
+
+    def stream_owner(self, device: int) -> Any:
+        return self.module.cuda.get_current_stream()
 
     def guard(self, device: int) -> contextlib.AbstractContextManager[Any]:
         return self.module.cuda.Device(device)  # type: ignore[no-any-return]

@@ -14,6 +14,7 @@ from riemem._arrays import F64, raise_if_bad_row
 from riemem._backend import cuda_module
 from riemem._device import (
     KINDS,
+    Home,
     Library,
     View,
     as_device_rows,
@@ -83,11 +84,12 @@ class DeviceMoments:
 
     def __init__(self, library: Library, device: int, start: Moments) -> None:
         self.library, self.place = library, device
+        self._home = Home(library, device)
         self._move(start)
 
     def _move(self, start: Moments) -> None:
         library, place = self.library, self.place
-        with library.working(place):
+        with self._home.working():
             self._sums = {
                 name: library.put(getattr(start, name), place)
                 if start.n
@@ -110,7 +112,7 @@ class DeviceMoments:
         if self._removed is not None:
             self.host()  # nothing is built on a removal that may have to be undone
         module = cuda_module()
-        with library.working(self.place) as stream:
+        with self._home.working() as stream:
             bad, norms = (library.empty((size,), kind, self.place) for size, kind in (
                 (1, "int64"), (count, "float64")))  # fmt: skip
             before = None
@@ -145,7 +147,7 @@ class DeviceMoments:
         """
         if self._host is not None:
             return self._host
-        with self.library.working(self.place):
+        with self._home.working():
             rows = [self._bad_row(batch) for batch in self._added]
             count = self._n + sum(
                 batch.count for batch, row in zip(self._added, rows, strict=True) if row < 0
@@ -191,7 +193,7 @@ class DeviceMoments:
         """Return the same moments for a second owner."""
         twin = object.__new__(DeviceMoments)
         twin.__dict__.update(self.__dict__)
-        with self.library.working(self.place):
+        with self._home.working():
             twin._sums = {name: self.library.copy(array) for name, array in self._sums.items()}
         twin._added = list(self._added)
         twin._host = None if self._host is None else self._host.share()

@@ -16,6 +16,7 @@ from riemem._arrays import F64, raise_if_bad_row
 from riemem._backend import cuda_module
 from riemem._device import (
     KINDS,
+    Home,
     Library,
     as_device_rows,
     is_device,
@@ -70,20 +71,21 @@ class DeviceRows64:
 class DeviceBasis:
     """Orthonormal columns (d, r) on a device; a step makes a new one and changes nothing."""
 
-    def __init__(self, library: Library, place: int, dim: int, count: int, array: Any) -> None:
-        self.library, self.place, self.dim, self.count = library, place, dim, count
-        self.array = array
+    def __init__(self, home: Home, dim: int, count: int, array: Any) -> None:
+        self.home, self.library, self.place = home, home.library, home.device
+        self.dim, self.count, self.array = dim, count, array
 
     @staticmethod
     def put(vectors: F64, library: Library, place: int) -> DeviceBasis:
         """Copy a basis to a device."""
-        with library.working(place):
+        home = Home(library, place)
+        with home.working():
             array = library.put(vectors, place)
-        return DeviceBasis(library, place, vectors.shape[0], vectors.shape[1], array)
+        return DeviceBasis(home, vectors.shape[0], vectors.shape[1], array)
 
     def get(self) -> F64:
         """Copy to host memory; waits."""
-        with self.library.working(self.place):
+        with self.home.working():
             found: F64 = self.library.get(self.array)
         return found
 
@@ -100,12 +102,12 @@ class DeviceBasis:
 
     def coordinates(self, rows: DeviceRows64) -> Any:
         """Rows in the basis, shape (N, r), on the device."""
-        with self.library.working(self.place) as stream:
+        with self.home.working() as stream:
             return self._times(rows.array, self.array, (rows.count, self.dim, self.count), stream)
 
     def inside(self, rows: DeviceRows64) -> F64:
         """The same in host memory; waits."""
-        with self.library.working(self.place):
+        with self.home.working():
             found: F64 = self.library.get(self.coordinates(rows))
         return found
 
@@ -114,7 +116,7 @@ class DeviceBasis:
     ) -> tuple[F64, DeviceBasis]:
         """Core and space, as ``_enlarge`` of :mod:`riemem.subspace` makes them."""
         library, d, r, b = self.library, self.dim, self.count, rows.count
-        with library.working(self.place) as stream:
+        with self.home.working() as stream:
             outside, inside = rows.array, np.zeros((b, r))
             flat = library.turned(self.array) if r else None
             for _ in range(2 if r else 0):  # the second takes what rounding left behind
@@ -141,18 +143,18 @@ class DeviceBasis:
         core = np.zeros((r + b, r + count))
         core[:r, :r] = np.diag(values)
         core[r:, :r], core[r:, r:] = inside, along
-        return core, DeviceBasis(library, self.place, d, r + count, space)
+        return core, DeviceBasis(self.home, d, r + count, space)
 
     def turned(self, turn: F64) -> DeviceBasis:
         """This basis times `turn`, orthonormal again and with the largest entries positive."""
         library, d, k = self.library, self.dim, turn.shape[1]
-        with library.working(self.place) as stream:
+        with self.home.working() as stream:
             own = self._times(self.array, library.put(turn, self.place), (d, self.count, k), stream)
             if k:
                 step = library.empty((k, k), "float64", self.place)
                 cuda_module().svd_newton_step(span(library, own), d, k, span(library, step), stream)
                 own = library.oriented(self._times(own, step, (d, k, k), stream))
-        return DeviceBasis(library, self.place, d, k, own)
+        return DeviceBasis(self.home, d, k, own)
 
 
 def device_basis(

@@ -25,6 +25,9 @@ class CpuTorch(Torch):
     def stream(self, device: int) -> int:
         return 0
 
+    def stream_owner(self, device: int) -> Any:
+        return None
+
     def guard(self, device: int) -> contextlib.AbstractContextManager[Any]:
         return contextlib.nullcontext()
 
@@ -75,6 +78,9 @@ class FakeCupy(Cupy):
 
     def stream(self, device: int) -> int:
         return 0
+
+    def stream_owner(self, device: int) -> Any:
+        return None
 
     def guard(self, device: int) -> contextlib.AbstractContextManager[Any]:
         return contextlib.nullcontext()

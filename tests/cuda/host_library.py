@@ -78,6 +78,7 @@ class HostLibrary(Library):
         self.reads = 0  # copies to the host
         self.puts = 0  # and to the device, which wait too
         self.guarded: list[int] = []
+        self.current = 0  # stream
         self.kept: list[Any] = []  # a stream-ordered allocator reuses nothing that is still queued
 
     @property
@@ -174,7 +175,10 @@ class HostLibrary(Library):
         return HostArray(flags.array.view(bool), flags.device)
 
     def stream(self, device: int) -> int:
-        return 0
+        return self.current
+
+    def stream_owner(self, device: int) -> Any:
+        return None
 
     @contextlib.contextmanager
     def guard(self, device: int) -> Iterator[None]:  # type: ignore[override]

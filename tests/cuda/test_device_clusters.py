@@ -211,3 +211,15 @@ def test_errors_leave_it_as_it_was(library, shim):
     here.assign(rows[20:])
     there.assign(on(rows[20:]))
     same(here, there)
+
+
+def test_another_stream_waits_for_the_one_that_the_arrays_are_on(library, shim):
+    here, there = pair()
+    rows = stream(45)
+    here.assign(rows)
+    shim.shim_defer(True)
+    for begin, current in ((0, 0), (15, 64), (30, 0)):
+        library.current = current
+        there.assign(on(rows[begin : begin + 15]))
+    library.current = 64
+    same(here, there)

@@ -195,3 +195,18 @@ def test_a_full_device_changes_nothing(library):
         there.update(on(batch))
     library.limit = None
     same(riemem.FisherMetric(6).update(batch[:5]), there)
+
+
+def test_another_stream_waits_for_the_one_that_the_sums_are_on(library, shim):
+    batches = [rows_of(20, 6, seed) for seed in range(3)]
+    shim.shim_defer(True)
+    there = riemem.FisherMetric(6).update(on(batches[0]))
+    library.current = 64  # nothing that is queued here runs before its stream is synchronised
+    there.update(on(batches[1]))
+    library.current = 0
+    there.update(on(batches[2]))
+    library.current = 64
+    plain = riemem.FisherMetric(6)
+    for batch in batches:
+        plain.update(batch)
+    same(plain, there)

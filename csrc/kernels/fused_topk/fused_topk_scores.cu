@@ -217,9 +217,10 @@ __device__ void part_extremes(const Workspace& work, const DeviceOptions& option
     }
 }
 
-// A warp reads whole rows, a few at once; Q queries. One block for each part.
+// A warp reads whole rows, a few at once; Q queries. One block for each part. Left to itself the
+// compiler spills for one query on some architectures; for more it does best without a bound.
 template <bool kSplit, unsigned Q>
-__global__ void __launch_bounds__(kBlockThreads, Q == 1 ? 4 : 3)
+__global__ void __launch_bounds__(kBlockThreads, Q == 1 ? 4 : 0)
     score_rows(DevicePoints points, DeviceOptions options, Workspace work, std::size_t begin,
                std::size_t count) {
     RIEMEM_SHARED(float, part, 2 * Q * kPartRows);

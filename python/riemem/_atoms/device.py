@@ -15,7 +15,7 @@ import numpy as np
 from riemem._arrays import I64
 from riemem._atoms.state import ROUTES, AtomState
 from riemem._backend import cuda_module
-from riemem._device import KINDS, Library, View, rows_span, span
+from riemem._device import KINDS, Home, Library, View, rows_span, span
 from riemem.errors import NotFiniteError, RiememError, ZeroVectorError
 
 __all__ = ["AtomMirror"]
@@ -47,12 +47,13 @@ class AtomMirror:
 
     def __init__(self, library: Library, place: int, state: AtomState) -> None:
         self.library, self.place = library, place
+        self._home = Home(library, place)
         self.dim = state.dim
         self.stale = False  # a launch failed: what the device holds is not known any more
         self._rows, self._atoms = state.row_count, state.atom_count  # atoms at most
         self._known, self._next = state.atom_count, state.next_atom_id
         self._batches: list[_Batch] = []
-        with library.working(place):
+        with self._home.working():
             self._arrays = {
                 name: library.put(state.view(name), place) for name in (*_PER_ROW, *_PER_ATOM)
             }
@@ -96,7 +97,7 @@ class AtomMirror:
     def assign(self, rows: View, ids: I64, threshold: float, route: str) -> tuple[Any, Any, Any]:
         """Queue the assignment of rows; their labels, scores and who opened an atom."""
         count, library, module = rows.shape[0], self.library, cuda_module()
-        with library.working(self.place) as stream:
+        with self._home.working() as stream:
             self._reserve(self._rows + count, self._atoms + count)
             norms, scores = self._room(count, "float64"), self._room(count, "float64")
             created, labels = self._room(count, "uint8"), self._room(count, "int64")
@@ -129,7 +130,7 @@ class AtomMirror:
     def nearest(self, rows: View, route: str) -> tuple[Any, Any]:
         """Queue the search for the atom that would win for each row, and its best."""
         count, library, module = rows.shape[0], self.library, cuda_module()
-        with library.working(self.place) as stream:
+        with self._home.working() as stream:
             labels, scores = self._room(count, "int64"), self._room(count, "float64")
             if count == 0:
                 return labels, scores
@@ -158,7 +159,7 @@ class AtomMirror:
         if not self._batches:
             return None
         library, first = self.library, self._batches[0].first
-        with library.working(self.place):
+        with self._home.working():
             bad = int(library.get(self._arrays["bad"])[0])
             good = [b for b in self._batches if bad < 0 or b.first + b.ids.size <= bad]
             error = None
