@@ -344,13 +344,15 @@ class Cupy(Library):
         item = value.dtype.itemsize
         if any(stride % item for stride in value.strides):
             raise ArgumentError(f"{name}: expected strides of whole elements, got {value.strides}")
+        narrow = str(value.dtype) == "bfloat16"  # of ml_dtypes
         return View(
             int(value.data.ptr),
             tuple(value.shape),
             tuple(stride // item for stride in value.strides),
-            np.dtype(value.dtype),
+            np.dtype("uint16" if narrow else value.dtype),
             int(value.device.id),
             value,
+            narrow,
         )
 
     def adopt(self, value: object) -> Any:
@@ -368,6 +370,8 @@ class Cupy(Library):
         target[start : start + array.shape[0]] = self.module.asarray(array)
 
     def get(self, array: Any) -> NDArray[Any]:
+        if str(array.dtype) == "bfloat16":  # float32 holds each value exactly
+            array = array.astype("float32")
         return np.asarray(self.module.asnumpy(array))
 
     def cast(self, array: Any, dtype: str) -> Any:

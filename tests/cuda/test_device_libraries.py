@@ -133,6 +133,18 @@ def test_cupy_in_cupy_out(fake_cupy):
     assert clusters.labels.tolist() == (
         riemem.MaxMemberClusters(9, threshold=0.5).assign(rows).labels.tolist()
     )
+    kinds = pytest.importorskip("ml_dtypes", reason="cupy's bfloat16 is that of ml_dtypes")
+    narrow = rows.astype(kinds.bfloat16).view(FakeCupyArray)
+    exact = np.asarray(narrow.astype(np.float32))
+    found = riemem.search(narrow[:3], narrow, None, 5)
+    assert found.indices.tolist() == riemem.search(exact[:3], exact, None, 5).indices.tolist()
+    assert riemem.FisherMetric(9).update(narrow).mean.tobytes() == (
+        riemem.FisherMetric(9).update(exact).mean.tobytes()
+    )
+    here, index = riemem.RiemannianIndex(9), riemem.RiemannianIndex(9, device="cuda")
+    here.add(exact)
+    index.add(narrow)
+    assert index.search(exact[:2], 5).scores.tobytes() == here.search(exact[:2], 5)[1].tobytes()
     odd = np.lib.stride_tricks.as_strided(np.zeros(10, np.float32), (3, 1), (6, 4))
     with pytest.raises(ArgumentError, match="strides of whole elements"):
         riemem.search(there[:1, :1], odd.view(FakeCupyArray), None, 1)
