@@ -349,3 +349,25 @@ def test_too_few_samples_fall_back_to_the_cosine_and_say_so():
     )
     assert search(points[:2], points, metric.update(points[:1]), 3).scoring == "fused"
     assert search(points[:2], points, None, 3).scoring == "cosine: no metric"
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("d", [1, 7, 8, 9, 384])
+def test_rows_are_divided_by_their_lengths_as_float64_is(isa, d):
+    rng = np.random.default_rng(d)
+    rows = rng.normal(size=(400, d)) * 10.0 ** rng.uniform(-44, 37, size=(400, 1))
+    rows[100:200] *= 10.0 ** rng.uniform(-6, 0, size=(100, d))
+    rows[200:300] = rng.integers(-8, 9, size=(100, d))
+    rows = rows.astype(np.float32)
+    rows[::5, 0] = [0.0, -0.0] * 40
+    norms, _ = _backend.core.row_stats(rows)
+    # Quotients half-way between two float32: some products with 1 / norm are rounded wrongly.
+    halves = 1.0 + 2.0**-23 * rng.integers(0, 2**23, size=100) + 2.0**-24
+    rows[300:] = (3.0 * halves[:, None]).astype(np.float32)
+    norms[300:] = rows[300:, 0] / halves
+    with np.errstate(under="ignore"):
+        expected = rows / np.where(norms > 0.0, norms, 1.0)[:, None]
+        expected = expected.astype(np.float32)
+    out = np.empty_like(rows)
+    _backend.core.unit_rows(rows, norms, out, isa)
+    assert np.array_equal(out.view(np.uint32), expected.view(np.uint32))

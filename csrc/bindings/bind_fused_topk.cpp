@@ -217,13 +217,15 @@ Array<double> some(const Points& points, const Array<double>& q, const Array<dou
     return out;
 }
 
-void unit(const py::array_t<float>& rows, const Array<double>& norms, Array<float> out) {
+void unit(const py::array_t<float>& rows, const Array<double>& norms, Array<float> out,
+          const std::string& isa) {
     const MatrixView<const float> view = float_rows(rows, "rows");
     const double* lengths = vector_of(norms, view.rows, "norms");
     matrix_of(out, view.rows, view.cols, "out");
     float* data = out.mutable_data();
+    const Isa chosen = resolve_isa(isa);
     const py::gil_scoped_release release;
-    unit_rows(view, lengths, data);
+    unit_rows(view, lengths, chosen, data);
 }
 
 py::tuple row_stats(const py::array_t<float>& rows, const std::string& isa) {
@@ -291,7 +293,8 @@ void bind_fused_topk(py::module_& module) {
              arg("isa") = "auto")
         .def("some", &some, q, w, offsets, query_bias, arg("cosine_weight"),
              arg("rows").noconvert(), arg("isa") = "auto");
-    module.def("unit_rows", &unit, rows, arg("norms").noconvert(), arg("out").noconvert());
+    module.def("unit_rows", &unit, rows, arg("norms").noconvert(), arg("out").noconvert(),
+               arg("isa") = "auto");
     module.def("row_stats", &row_stats, rows, arg("isa") = "auto");
     module.def("quadratic_rows", &quadratic, rows, arg("mean").noconvert(),
                arg("whitening").noconvert(), arg("isa") = "auto");

@@ -157,7 +157,10 @@ def fetch(
     blobs: NDArray[np.uint8],
 ) -> tuple[int, int]: ...
 def unit_rows(
-    rows: NDArray[np.float32], norms: NDArray[np.float64], out: NDArray[np.float32]
+    rows: NDArray[np.float32],
+    norms: NDArray[np.float64],
+    out: NDArray[np.float32],
+    isa: str = "auto",
 ) -> None: ...
 def row_stats(rows: NDArray[np.float32], isa: str = "auto") -> tuple[NDArray[np.float64], int]: ...
 def quadratic_rows(

@@ -99,7 +99,7 @@ void fused_some(const FusedPoints& points, const FusedQueries& queries, const Fu
                 const std::int64_t* rows, std::size_t count, double* out);
 
 // Each row divided by its norm in float64; a row with norm 0 becomes zeros.
-void unit_rows(MatrixView<const float> rows, const double* norms, float* out);
+void unit_rows(MatrixView<const float> rows, const double* norms, Isa isa, float* out);
 
 // Euclidean norm of each row in float64. Returns the first row that holds NaN or an infinity, or
 // -1.

@@ -97,14 +97,11 @@ void centre_four(MatrixView<const float> rows, std::size_t first, std::size_t co
 
 }  // namespace
 
-void unit_rows(MatrixView<const float> rows, const double* norms, float* out) {
+void unit_rows(MatrixView<const float> rows, const double* norms, Isa isa, float* out) {
+    const FusedTopkKernels& kernels = fused_topk_kernels(isa);
     for (std::size_t i = 0; i < rows.rows; ++i) {
-        const float* row = rows.row(i);
-        float* unit = out + i * rows.cols;
         const double norm = norms[i] > 0.0 ? norms[i] : 1.0;
-        for (std::size_t t = 0; t < rows.cols; ++t) {
-            unit[t] = static_cast<float>(static_cast<double>(row[t]) / norm);
-        }
+        kernels.divide(rows.row(i), rows.cols, norm, out + i * rows.cols);
     }
 }
 

@@ -69,6 +69,8 @@ struct FusedTopkKernels {
                      double out[2]);
     // Sum of squares of one row in the canonical order.
     double (*square_norm)(const float* row, std::size_t d);
+    // The quotients in float64, rounded to float32; row and norm > 0 are finite.
+    void (*divide)(const float* row, std::size_t d, double norm, float* out);
     // Four rows, centred and interleaved as (d, 4), against one panel (d, kQuadraticColumns) that
     // is zero outside its rows [begin, end): the squares of the 32 projections of row i are added
     // to lanes[i], column c to lane c % 8.

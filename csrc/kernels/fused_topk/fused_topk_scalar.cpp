@@ -129,6 +129,12 @@ double square_norm(const float* row, std::size_t d) {
     return sum8(lane);
 }
 
+void divide(const float* row, std::size_t d, double norm, float* out) {
+    for (std::size_t t = 0; t < d; ++t) {
+        out[t] = static_cast<float>(static_cast<double>(row[t]) / norm);
+    }
+}
+
 void quadratic_panel(const double* centred, const double* panel, std::size_t begin, std::size_t end,
                      double lanes[4][8]) {
     for (std::size_t i = 0; i < 4; ++i) {
@@ -146,8 +152,8 @@ void quadratic_panel(const double* centred, const double* panel, std::size_t beg
 }
 
 constexpr FusedTopkKernels kKernels = {
-    kScalarLanes, roundings, roundings, score_single, score_panel, score_int8,
-    widen,        extremes,  select,    dot_pair,     square_norm, quadratic_panel,
+    kScalarLanes, roundings, roundings, score_single, score_panel, score_int8,      widen,
+    extremes,     select,    dot_pair,  square_norm,  divide,      quadratic_panel,
 };
 
 }  // namespace

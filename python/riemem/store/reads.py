@@ -44,8 +44,9 @@ ORDERS = {
 }
 
 
-#: Vectors read together: they fit the cache, and are enough for two threads to quantise.
-_PART = 1024
+#: Vectors read together: 384 numbers each, they fit the cache twice. Opening 100,000 took a tenth
+#: more with twice or half as many (RIEMEM_BENCH_STORE=100000 pytest bench/bench_store.py -k open).
+_PART = 512
 
 
 class Vectors(NamedTuple):
