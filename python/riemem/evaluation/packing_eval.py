@@ -60,9 +60,9 @@ def run_packing(
 ) -> PackingReport:
     """Measure packing on files in LoCoMo's or RealMem's format.
 
-    Hits are ranked as a memory ranks them, and put into each budget flat, or grouped by the atoms
-    of each clustering, or chosen by atoms as RSM-full prints it (the five best by centroid,
-    members by rank).
+    Hits are ranked as a memory ranks them, length taken off as :meth:`riemem.Memory.recall` does,
+    and put into each budget flat, or grouped by the atoms of each clustering, or chosen by atoms
+    as RSM-full prints it (the five best by centroid, members by rank).
 
     Parameters
     ----------

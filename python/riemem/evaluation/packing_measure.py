@@ -14,6 +14,7 @@ from ..clustering import calibrate_threshold
 from ..errors import CancelledError
 from ..memory import Memory
 from ..packing import fill
+from ..retrieval.brevity import worth
 from ..retrieval.embedding import DEFAULT_RENDERING, TurnEmbedder
 from ..retrieval.fusion import Ranking, rankings
 from ..store import Store
@@ -29,7 +30,9 @@ __all__ = ["ORDERS", "Plan", "measure"]
 
 ORDERS = ("as it came", "reversed", "shuffled")
 
-# Hits tried for a budget: a turn of dialogue takes 38 tokens on average, so budgets get filled.
+# Hits that are tried: as many as `Memory.recall` asks for, and more where a budget needs them to be
+# filled; a turn of dialogue takes 38 tokens on average.
+_HITS = 100
 _TOKENS_PER_HIT = 25
 _TOP_ATOMS = 5
 _CALIBRATION = 500  # rows that a threshold is a quantile of
@@ -62,6 +65,7 @@ def measure(
     for question in stream.questions:
         by_visible.setdefault(question.visible, []).append(question)
     sizes = LineSizes(stream.turns, plan.count)
+    length = _length_costs(stream, plan.ranking)
     turns, stored = TurnEmbedder(known, DEFAULT_RENDERING), 0
     done = 0
     with Memory(Store.open(":memory:"), turns, "default") as memory:
@@ -84,7 +88,9 @@ def measure(
                     "cosine": score_all(memory, question.text, rankings["cosine"]),
                 }
                 _note_pairs(stream, question, labelled, out)
-                _Packer(stream, question, scores, sizes, plan, out).run(labelled, norms)
+                valued = {"hits": scores["hits"] - length[:visible], "cosine": scores["cosine"]}
+                packer = _Packer(stream, question, scores, valued, sizes, plan, out)
+                packer.run(labelled, norms)
                 done += 1
                 if progress is not None and progress(done, len(stream.questions)) is False:
                     raise CancelledError("the evaluation was cancelled")
@@ -146,8 +152,9 @@ def _note_pairs(
         out.pairs.setdefault(name, []).append((together, pairs, every))
 
 
-def _hits(budget: int) -> int:
-    return budget // _TOKENS_PER_HIT
+def _length_costs(stream: Stream, ranking: Ranking) -> F64:
+    """What each turn is worth less where a budget is filled: :func:`riemem.retrieval.brevity`."""
+    return np.array([-worth(0.0, turn.item()["text"], *ranking.brevity) for turn in stream.turns])
 
 
 def _best(scores: F64, count: int) -> I64:
@@ -162,14 +169,18 @@ class _Packer:
         stream: Stream,
         question: PackQuestion,
         scores: dict[str, F64],
+        valued: dict[str, F64],
         sizes: LineSizes,
         plan: Plan,
         out: Measured,
     ) -> None:
         self._turns, self._gold, self._scores = stream.turns, question.gold, scores
-        self._sizes, self._plan, self._out = sizes, plan, out
-        most = _hits(max(plan.budgets))
-        self._best = {kind: _best(values, most).tolist() for kind, values in scores.items()}
+        self._worth, self._sizes, self._plan, self._out = valued, sizes, plan, out
+        self._most = max(_HITS, max(plan.budgets) // _TOKENS_PER_HIT)
+        self._best: dict[str, list[int]] = {}
+        for kind, values in scores.items():
+            found = _best(values, self._most)
+            self._best[kind] = found[_best(valued[kind][found], self._most)].tolist()
         self._known: dict[tuple[int, tuple[int, ...]], tuple[float, float]] = {}
         self._named: dict[tuple[int, ...], dict[int, str]] = {}
         words = [plan.words(self._turns[row].text) for row in self._best["hits"]]
@@ -197,7 +208,7 @@ class _Packer:
         self, rows: list[int], budget: int, size_of: Callable[[list[int]], int]
     ) -> tuple[float, float]:
         """Return the share of the gold in the text that the packer would make, and its size."""
-        distinct = self._sizes.distinct(rows[: _hits(budget)])
+        distinct = self._sizes.distinct(rows)
         adds = [self._sizes.adds[row] for row in distinct]
         chosen, _, tokens = fill(distinct, budget, size_of, adds)
         reached = {self._turns[row].group for row in chosen}
@@ -211,7 +222,7 @@ class _Packer:
         owner = dict(zip(rows, parted, strict=True))
 
         def make(budget: int) -> tuple[float, float]:
-            key = (budget, parted[: _hits(budget)])
+            key = (budget, parted)
             if key not in self._known:
                 if parted not in self._named:
                     self._named[parted] = self._headers(rows, owner, self._overall)
@@ -248,10 +259,9 @@ class _Packer:
         central = np.where(norms > 0, along / np.maximum(norms, 1e-300), -np.inf)
         rows: list[int] = []
         owner = {}
-        most = _hits(max(self._plan.budgets))
         for atom in _best(central, _TOP_ATOMS):
             members = np.flatnonzero(labels == atom)
-            inside = members[_best(self._scores["hits"][members], most)]
+            inside = members[_best(self._worth["hits"][members], self._most)]
             rows += inside.tolist()
             owner.update(dict.fromkeys(inside.tolist(), int(atom)))
-        return rows[:most], owner
+        return rows[: self._most], owner
