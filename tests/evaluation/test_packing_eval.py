@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from riemem.evaluation.packing_eval import run_packing, run_streams
 from riemem.evaluation.packing_sizes import LineCounter, LineSizes
 from riemem.evaluation.packing_streams import PackQuestion, Stream, StreamTurn, load_streams
 from riemem.evaluation.trajectory import make_trajectory
+from riemem.memory import Memory
 from riemem.packing import fill, pack_grouped, pack_turns
 
 
@@ -189,6 +191,46 @@ def test_rows_are_what_they_say(realmem_file):
     assert report.data["ranking"] == "default"
     assert {entry["gold_pairs"] for entry in report.streams} == {None}  # sessions, not turns
     assert json.loads(json.dumps(report.to_dict()))["rows"]
+
+
+@pytest.mark.parametrize("budget", [200, 900])
+def test_what_is_measured_is_what_recall_packs(budget):
+    """Flat and grouped, share and tokens, against a memory that is asked the same questions."""
+    stream = make_trajectory(90, questions=5, tasks=3, seed=2)
+    long = " and so it went on" * 30  # length is taken off
+    turns = [
+        replace(turn, text=turn.text + long, embedded=turn.embedded + long) if i % 3 else turn
+        for i, turn in enumerate(stream.turns)
+    ]
+    stream = replace(stream, turns=tuple(turns))
+    report = run_streams(
+        [stream],
+        {},
+        embedder=HashingEmbedder(dim=64),
+        budgets=(budget,),
+        thresholds=(),
+        quantiles=(),
+        orders=1,
+        clusterings=("max_member",),
+        count_tokens=words,
+    )
+    found = {row["name"]: row for row in report.rows}
+    with Memory.open(":memory:", embedder=HashingEmbedder(dim=64)) as memory:
+        memory.add_many(turn.item() for turn in stream.turns)
+        for layout, name in (("flat", "flat"), ("grouped", "grouped, max_member")):
+            shares, tokens = [], []
+            for question in stream.questions:
+                made = memory.recall(
+                    question.text,
+                    token_budget=budget,
+                    count_tokens=LineCounter(words),
+                    layout=layout,
+                )
+                inside = {str(hit.id - 1) for hit in made.hits}
+                shares.append(np.mean([gold in inside for gold in question.gold]))
+                tokens.append(made.tokens)
+            assert found[name]["share"] == pytest.approx(np.mean(shares))
+            assert found[name]["tokens"] == pytest.approx(np.mean(tokens))
 
 
 def test_files_of_one_format_are_taken_together(realmem_file, tmp_path):
