@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -33,6 +36,9 @@ class MemoryProvider(Protocol):
     def overhead_bytes(self) -> int:
         """What the device needs beside the tensors: its context and libraries."""
 
+    def trim(self) -> None:
+        """Give back what the allocator keeps of freed memory, where that counts as used."""
+
 
 def device_memory(device: str) -> MemoryProvider:
     """Return the memory of a torch device: "cpu" or a CUDA device."""
@@ -44,11 +50,16 @@ def device_memory(device: str) -> MemoryProvider:
 
 
 class CpuMemory:
-    """Resident memory of this process; the peak is sampled every few milliseconds."""
+    """Resident memory of this process; the peak is the system's, or else sampled.
+
+    Where the system keeps a high-water mark and it rose meanwhile, that is the peak to the page.
+    A peak below an earlier one is what was seen every few milliseconds.
+    """
 
     def __init__(self, interval_seconds: float = 0.002) -> None:
         self._interval = interval_seconds
         self._peak = 0
+        self._mark = 0
         self._stop: threading.Event | None = None
         self._thread: threading.Thread | None = None
 
@@ -75,6 +86,7 @@ class CpuMemory:
     def reset_peak(self) -> None:
         """Start sampling."""
         self.peak_bytes()
+        self._mark = _high_water()
         self._peak = self.used_bytes()
         self._stop = threading.Event()
         self._thread = threading.Thread(
@@ -92,6 +104,9 @@ class CpuMemory:
             self._stop.set()
             self._thread.join()
             self._stop = self._thread = None
+            mark = _high_water()
+            if mark > self._mark:
+                self._peak = max(self._peak, mark)
         return self._peak
 
     def limit(self, fraction_bytes: int | None) -> None:
@@ -100,6 +115,32 @@ class CpuMemory:
     def overhead_bytes(self) -> int:
         """Return 0: what is loaded is part of the use."""
         return 0
+
+    def trim(self) -> None:
+        """Return freed memory to the system, where the C library is glibc: a few milliseconds."""
+        give_back = _malloc_trim()
+        if give_back is not None:
+            give_back(0)
+
+
+@functools.lru_cache(maxsize=1)
+def _malloc_trim() -> Callable[[int], int] | None:
+    try:
+        found: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError, TypeError):  # another C library, or none to open by that name
+        return None
+    return found
+
+
+def _high_water() -> int:
+    """Return the most bytes that this process ever had resident, or 0 where that is not told."""
+    try:
+        for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        pass
+    return 0
 
 
 def _largest_resident() -> int:
@@ -155,3 +196,6 @@ class CudaMemory:
     def overhead_bytes(self) -> int:
         """Return half a gigabyte: the context and the libraries."""
         return 512 * 1024 * 1024
+
+    def trim(self) -> None:
+        """Do nothing: memory that torch keeps for its next tensors does not count here."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 
-def make_model(folder: Path, *, seed: int = 0, layers: int = 3) -> Path:
+def make_model(folder: Path, *, seed: int = 0, layers: int = 3, **sizes: int) -> Path:
     torch = pytest.importorskip("torch")
     pytest.importorskip("transformers")
     tokenizers = pytest.importorskip("tokenizers")
@@ -22,10 +22,10 @@ def make_model(folder: Path, *, seed: int = 0, layers: int = 3) -> Path:
     )
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.save(str(folder / "tokenizer.json"))
+    values = {"vocab_size": len(alphabet), "hidden_size": 32, "intermediate_size": 64, **sizes}
     config = LlamaConfig(
-        vocab_size=len(alphabet), hidden_size=32, intermediate_size=64, num_hidden_layers=layers,
-        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=1024,
-        tie_word_embeddings=True, initializer_range=0.2,
+        num_hidden_layers=layers, num_attention_heads=4, num_key_value_heads=2,
+        max_position_embeddings=1024, tie_word_embeddings=True, initializer_range=0.2, **values,
     )  # fmt: skip
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

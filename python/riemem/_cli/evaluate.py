@@ -315,12 +315,22 @@ def conflicts_command(half: str, embedder: str | None, as_json: bool) -> None:
 @click.option(
     "--cache",
     type=click.Path(file_okay=False),
-    help="Folder that keeps sensitivities and vectors for the next run.",
+    help="Folder that keeps vectors and what the model said for the next run.",
 )
 @click.option(
     "--cached-only",
     is_flag=True,
     help="Only questions of which the cache holds every sensitivity.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Ask no further question once so much time has passed.",
+)
+@click.option(
+    "--save",
+    type=click.Path(dir_okay=False),
+    help="JSON file for the report so far, written after every question.",
 )
 @click.option("--model", help="The causal language model. Default: smollm2-135m.")
 @embedder_option
@@ -335,6 +345,8 @@ def compression_command(
     sentences: int,
     cache: str | None,
     cached_only: bool,
+    seconds: float | None,
+    save: str | None,
     model: str | None,
     embedder: str | None,
     as_json: bool,
@@ -348,7 +360,7 @@ def compression_command(
     from ..evaluation.compression import BUDGETS, RATIOS, run_compression
 
     options: dict[str, Any] = {"limit": limit, "likelihood": likelihood, "sentences": sentences}
-    options["cached_only"] = cached_only
+    options |= {"cached_only": cached_only, "seconds": seconds, "save": save}
     options |= {"cache": cache, "model": model, "methods": methods or None}
     if not budgets and not ratios:
         budgets, ratios = BUDGETS, RATIOS

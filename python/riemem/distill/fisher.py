@@ -104,12 +104,7 @@ def token_scores(
         return TokenScores(offsets, np.zeros(0), np.zeros(0), 0)
     plan = PassPlan(window, _CHUNK_ROWS, False, 0)
     if vram is not None:
-        plan = vram.plan(
-            model.spec,
-            tokens=min(n + len(asked), window),
-            dtype=model.dtype,
-            weights_loaded=model.loaded,
-        )
+        plan = _planned(model, vram, min(n + len(asked), window))
     while True:
         try:
             return _all_windows(model, encoding, asked, window, overlap, plan, vram)
@@ -127,6 +122,14 @@ def token_scores(
         _give_back(model.device)
 
 
+def _planned(model: LanguageModel, vram: VramBudget, tokens: int) -> PassPlan:
+    if not model.loaded:
+        vram.plan(model.spec, tokens=tokens, dtype=model.dtype, weights_loaded=False)
+        _ = model.model  # only now is it known how the model makes its logits
+    vram.trim()
+    return vram.plan(model.spec, tokens=tokens, dtype=model.dtype, whole_head=not model.split_head)
+
+
 class _DeviceFullError(Exception):
     """The allocator refused; the message says where."""
 
@@ -139,9 +142,13 @@ def _half(model: LanguageModel, plan: PassPlan, tokens: int) -> PassPlan | None:
         model.dtype,
         chunk_rows=plan.chunk_rows,
         checkpoint=plan.checkpoint,
+        whole_head=not model.split_head,
     )
     for available in (used // 2, used - 1):  # near the smallest pass any smaller one will do
-        found = plan_within(model.spec, tokens=tokens, dtype=model.dtype, available=available)[0]
+        found = plan_within(
+            model.spec, tokens=tokens, dtype=model.dtype, available=available,
+            whole_head=not model.split_head,
+        )[0]  # fmt: skip
         if found is not None:
             return found
     return None
@@ -193,6 +200,7 @@ def _all_windows(
                 asked,
                 plan,
                 f"window {passes + 1} (characters {offsets[first, 0]} to {offsets[last - 1, 1]})",
+                None if vram is None else vram.trim,
             )
             begin = first if first == 0 else first + overlap // 2
             sensitivity[begin:last] = one[begin - first :]
@@ -227,6 +235,7 @@ def _one_pass(
     asked: list[int],
     plan: PassPlan,
     name: str,
+    trim: Callable[[], object] | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return sensitivity and surprisal of one window's own tokens."""
     import torch
@@ -239,9 +248,9 @@ def _one_pass(
     try:
         with torch.enable_grad():
             leaf = module.get_input_embeddings()(rows).detach().requires_grad_(True)
-            with _checkpointed(module, plan.checkpoint):
+            with _layers_run(module, plan.checkpoint, trim):
                 gradient, losses = _gradient(
-                    module, leaf, rows, first_target, plan.chunk_rows, model.split_head
+                    module, leaf, rows, first_target, plan.chunk_rows, model.split_head, trim
                 )
         scores = on_host(row_norms(gradient[0, :size], leaf.detach()[0, :size]))
         nll = losses.double().cpu().numpy()
@@ -266,8 +275,9 @@ def _one_pass(
 
 
 def _gradient(
-    module: Any, leaf: Any, rows: Any, first_target: int, chunk: int, split_head: bool
-) -> tuple[Any, Any]:
+    module: Any, leaf: Any, rows: Any, first_target: int, chunk: int, split_head: bool,
+    trim: Callable[[], object] | None = None,
+) -> tuple[Any, Any]:  # fmt: skip
     """Return d(sum of losses)/d(leaf) and the losses of the targets from `first_target` on."""
     import torch
     from torch.nn.functional import cross_entropy
@@ -280,33 +290,72 @@ def _gradient(
         return gradient, losses.detach()
     hidden = module.base_model(inputs_embeds=leaf, use_cache=False).last_hidden_state
     predicting = hidden.detach()[0, first_target - 1 : -1]
-    head = module.get_output_embeddings()
     upstream = torch.zeros_like(hidden)
-    losses = []
-    for at in range(0, len(targets), chunk):
-        part = predicting[at : at + chunk].clone().requires_grad_(True)
-        loss = cross_entropy(head(part).float(), targets[at : at + chunk], reduction="none")
-        (gradient,) = torch.autograd.grad(loss.sum(), part)
-        upstream[0, first_target - 1 + at : first_target - 1 + at + len(part)] = gradient
-        losses.append(loss.detach())
+    losses = torch.empty(len(targets), dtype=torch.float32, device=hidden.device)
+    with torch.no_grad():
+        for at in range(0, len(targets), chunk):
+            rows_now = slice(at, at + chunk)
+            losses[rows_now], gradient = _through_head(
+                module.get_output_embeddings().weight, predicting[rows_now], targets[rows_now]
+            )
+            upstream[0, first_target - 1 + at : first_target - 1 + at + len(gradient)] = gradient
+            if trim is not None:
+                trim()
     (gradient,) = torch.autograd.grad(hidden, leaf, grad_outputs=upstream)
-    return gradient, torch.cat(losses)
+    return gradient, losses
+
+
+def _through_head(weight: Any, hidden: Any, targets: Any) -> tuple[Any, Any]:
+    """Return cross entropy of each row and its gradient to the row, d = (p - 1[target]) W.
+
+    By hand and in place: one array of logits in float32 is alive, and beside it one in the
+    model's precision where that is another; autograd would keep three more.
+    """
+    import torch
+
+    logits = torch.nn.functional.linear(hidden, weight).float()
+    places = torch.arange(len(targets), device=targets.device)
+    largest = logits.amax(-1, keepdim=True)
+    wanted = logits[places, targets] - largest[:, 0]
+    share = logits.sub_(largest).exp_()
+    total = share.sum(-1, keepdim=True)
+    share.div_(total)
+    share[places, targets] -= 1.0
+    return total[:, 0].log() - wanted, share.to(weight.dtype) @ weight
 
 
 @contextmanager
-def _checkpointed(module: Any, on: bool) -> Iterator[None]:
-    """Recompute the layers' activations in the backward pass instead of keeping them."""
-    layers = _layers(module) if on else []
+def _layers_run(
+    module: Any, again: bool, trim: Callable[[], object] | None = None
+) -> Iterator[None]:
+    """Have every layer computed again in the backward pass, and freed memory given back after it.
+
+    Parameters
+    ----------
+    module : Any
+        Whose layers are meant.
+    again : bool
+        Whether activations are computed again and not kept.
+    trim : callable, optional
+        Called after every layer, forward and backward.
+    """
     from torch.utils.checkpoint import checkpoint
 
     def wrapped(forward: Callable[..., Any]) -> Callable[..., Any]:
         def run(*args: Any, **kwargs: Any) -> Any:
-            return checkpoint(
-                forward, *args, use_reentrant=False, preserve_rng_state=False, **kwargs
-            )
+            if again:
+                kwargs |= {"use_reentrant": False, "preserve_rng_state": False}
+                made = checkpoint(forward, *args, **kwargs)
+            else:
+                made = forward(*args, **kwargs)
+            if trim is not None:
+                trim()
+                (made[0] if isinstance(made, tuple) else made).register_hook(_ignoring(trim))
+            return made
 
         return run
 
+    layers = _layers(module) if again or trim is not None else []
     try:
         for layer in layers:
             layer.forward = wrapped(layer.forward)
@@ -314,6 +363,13 @@ def _checkpointed(module: Any, on: bool) -> Iterator[None]:
     finally:
         for layer in layers:
             layer.__dict__.pop("forward", None)
+
+
+def _ignoring(act: Callable[[], object]) -> Callable[[Any], None]:
+    def hook(gradient: Any) -> None:
+        act()
+
+    return hook
 
 
 def _layers(module: Any) -> list[Any]:

@@ -128,12 +128,12 @@ class LanguageModel:
         config = AutoConfig.from_pretrained(str(self.folder), local_files_only=True)
         try:
             with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-                model = AutoModelForCausalLM.from_config(config)
+                # Not cast afterwards: rotary frequencies stay in float32, as the model was trained.
+                model = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, self.dtype))
         except ValueError as error:
             raise ModelCorruptError(
                 f"model folder {self.folder}: {config.model_type!r} is not a causal language model"
             ) from error
-        model = model.to(getattr(torch, self.dtype))
         missing = set(model.load_state_dict(state, strict=False).missing_keys)
         if config.get_text_config().tie_word_embeddings:
             missing -= set(getattr(model, "_tied_weights_keys", None) or ())
@@ -235,7 +235,9 @@ def _head_is_linear(model: Any) -> bool:
     import torch
 
     body, head = getattr(model, "base_model", None), model.get_output_embeddings()
-    if body is None or body is model or head is None:
+    if body is None or body is model or not isinstance(head, torch.nn.Linear):
+        return False
+    if head.bias is not None:
         return False
     ids = torch.arange(4, device=model.device)[None]
     with torch.no_grad():

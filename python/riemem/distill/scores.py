@@ -17,7 +17,7 @@ from riemem.errors import BackendUnavailableError, ModelNotFoundError
 from riemem.vram import VramBudget
 
 from .document import Document, Piece
-from .fisher import WINDOW, TokenScores, token_scores
+from .fisher import TokenScores, token_scores
 from .kernels import pool_tokens, smooth
 from .language_model import LanguageModel
 from .protect import core
@@ -26,10 +26,15 @@ from .words import FUNCTION_WORDS
 __all__ = ["SensitivityCache", "UnitScores", "estimated_costs", "language_model_scores"]
 
 _Floats = NDArray[np.float64]
+_NO_MEMORY = -1  # a pass over several turns belongs to none of them
 
 
 class SensitivityCache(Protocol):
-    """Where sensitivities of single texts are kept between calls, such as a store."""
+    """Where sensitivities of single texts are kept between calls, such as a store.
+
+    One with an attribute ``keeps_questions`` that is true is also given, under the id -1, the
+    passes over all turns together: those of a question, which a store would keep for nothing.
+    """
 
     def get(self, memory_id: int, key: str) -> bytes | None:
         """Return what was kept for the memory under `key`."""
@@ -66,8 +71,8 @@ def rendered(piece: Piece) -> tuple[str, int]:
     return f"{piece.speaker}: {piece.text}", len(piece.speaker) + 2
 
 
-def cache_key(model: LanguageModel, text: str) -> str:
-    """Return the key of a text's sensitivities under condition "none".
+def cache_key(model: LanguageModel, text: str, question: str | None = None) -> str:
+    """Return the key of a text's sensitivities under condition "none", or "question".
 
     Examples
     --------
@@ -75,7 +80,8 @@ def cache_key(model: LanguageModel, text: str) -> str:
     >>> len(cache_key(SimpleNamespace(identity="m"), "text"))
     64
     """
-    return hashlib.sha256(f"none\n{model.identity}\n{text}".encode()).hexdigest()
+    what = "none" if question is None else f"question {len(question)} {question}"
+    return hashlib.sha256(f"{what}\n{model.identity}\n{text}".encode()).hexdigest()
 
 
 def pack(scores: TokenScores) -> bytes:
@@ -267,7 +273,7 @@ def language_model_scores(
         parts.append(scores)
     if condition in ("question", "both") and query and what == "sensitivity":
         scores, costs, more, _, other = _passes(
-            document, model, query, "document", what, pool, width, vram, None
+            document, model, query, "document", what, pool, width, vram, cache
         )
         parts.append(scores)
         windows += more
@@ -307,8 +313,9 @@ def _passes(
     windows = hits = estimate = 0
     if context == "document":
         text = "\n".join(line for line, _ in lines)
-        found = token_scores(model, text, question=question, vram=vram, window=WINDOW)
-        windows, estimate = found.windows, found.estimated_bytes
+        keep = cache if getattr(cache, "keeps_questions", False) else None
+        found, fresh = _one_text(model, text, _NO_MEMORY, question, vram, keep)
+        windows, estimate, hits = found.windows, found.estimated_bytes, int(not fresh)
         owner = np.full(len(found.sensitivity), -1, np.int64)
         at = 0
         for number, (line, shift) in enumerate(lines):
@@ -321,7 +328,7 @@ def _passes(
         for number, (line, shift) in enumerate(lines):
             if not ends[number].size:
                 continue
-            found, fresh = _one_piece(model, line, document.pieces[number].id, vram, cache)
+            found, fresh = _one_text(model, line, document.pieces[number].id, None, vram, cache)
             windows += found.windows
             estimate = max(estimate, found.estimated_bytes)
             hits += not fresh
@@ -338,22 +345,23 @@ def _passes(
     return pooled, np.maximum(costs, 1.0), windows, hits, estimate
 
 
-def _one_piece(
+def _one_text(
     model: LanguageModel,
-    line: str,
+    text: str,
     memory_id: int,
+    question: str | None,
     vram: VramBudget | None,
     cache: SensitivityCache | None,
 ) -> tuple[TokenScores, bool]:
-    if cache is None:
-        return token_scores(model, line, vram=vram), True
-    key = cache_key(model, line)
-    blob = cache.get(memory_id, key)
-    found = unpack(blob) if blob is not None else None
+    """Return the scores of a text, and whether a pass was needed for them."""
+    key = "" if cache is None else cache_key(model, text, question)
+    blob = None if cache is None else cache.get(memory_id, key)
+    found = None if blob is None else unpack(blob)
     if found is not None:
         return found, False
-    found = token_scores(model, line, vram=vram)
-    cache.put(memory_id, key, pack(found))
+    found = token_scores(model, text, question=question, vram=vram)
+    if cache is not None:
+        cache.put(memory_id, key, pack(found))
     return found, True
 
 

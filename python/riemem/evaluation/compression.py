@@ -30,11 +30,12 @@ from ..embed import load_embedder
 from ..errors import ArgumentError, BudgetTooSmallError, CancelledError
 from ..models import token_counter
 from ..packing import Packing, pack_turns, parse
+from .compression_cache import ModelCache
 from .compression_report import CompressionReport
 from .hybrid import KnownVectors, remember
-from .likelihood import AnswerPrediction, divergence, predict_answer, spearman
+from .likelihood import spearman
 from .locomo import Conversation, load_locomo
-from .metrics import paired_bootstrap, spread
+from .metrics import spread
 from .retrieval import embed_benchmark
 
 __all__ = ["BUDGETS", "METHODS", "RATIOS", "CompressionReport", "run_compression"]
@@ -43,7 +44,6 @@ BUDGETS = (250, 500, 1000)
 RATIOS = (0.25, 0.5, 0.75)
 _RATIO_CONTEXT = 1000
 _CATEGORIES = (1, 4)
-_SAVED_EVERY = 100  # sensitivities
 _WORD = re.compile(r"\w+")
 
 #: Name, options, and how many times the budget is read.
@@ -66,33 +66,6 @@ METHODS: tuple[tuple[str, dict[str, Any], float], ...] = (
 )
 
 Progress = Callable[[int, int], object]
-
-
-class _FileCache:
-    """Sensitivities in memory, and in a file between runs."""
-
-    def __init__(self, folder: str | os.PathLike[str] | None) -> None:
-        self._known: dict[str, bytes] = {}
-        self._fresh = 0
-        self._path = None if folder is None else Path(folder) / "sensitivities.json"
-        if self._path is not None and self._path.exists():
-            stored = json.loads(self._path.read_text(encoding="utf-8"))
-            self._known = {key: bytes.fromhex(value) for key, value in stored.items()}
-
-    def get(self, memory_id: int, key: str) -> bytes | None:
-        return self._known.get(key)
-
-    def put(self, memory_id: int, key: str, value: bytes) -> None:
-        self._known[key] = value
-        self._fresh += 1
-        if self._fresh % _SAVED_EVERY == 0:
-            self.save()
-
-    def save(self) -> None:
-        if self._path is not None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            text = json.dumps({key: value.hex() for key, value in self._known.items()})
-            self._path.write_text(text, encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -120,6 +93,8 @@ def run_compression(
     sentences: int = 0,
     cache: str | os.PathLike[str] | None = None,
     cached_only: bool = False,
+    seconds: float | None = None,
+    save: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> CompressionReport:
     """Measure distillation on a LoCoMo file, categories 1 and 4.
@@ -139,16 +114,26 @@ def run_compression(
     limit : int, optional
         Most questions per conversation, evenly spaced; None: all.
     likelihood : int
-        Questions, evenly spaced, for which the local model is asked about the answer.
+        Questions, the first that are asked, for which the local model is asked about the answer.
     sentences : int
-        Contexts, evenly spaced, for which each sentence is left out in turn.
+        Contexts, of the first questions, for which each sentence is left out in turn.
     cache : path, optional
-        Folder that keeps sensitivities and vectors for the next run.
+        Folder that keeps vectors and all that the model said for the next run.
     cached_only : bool
         Ask only questions of which the cache holds every sensitivity: a paired comparison on a
         sample where computing the rest would take too long. Only methods that read turn by turn.
+    seconds : float, optional
+        Ask no further question once so much time has passed.
+    save : path, optional
+        JSON file for the report so far, written after every question.
     progress : callable, optional
         ``progress(done, total)``; returning False cancels.
+
+    Notes
+    -----
+    Conversations take turns, and in each the order of the questions is such that every beginning
+    is spread over it. So a run that ends early is a smaller sample and not another one; the
+    report says of how many questions each figure is.
 
     Raises
     ------
@@ -170,12 +155,15 @@ def run_compression(
     answers = _answers(path)
     count, label = token_counter()
     language = load_language_model(model)
-    store = _FileCache(cache)
+    store = ModelCache(cache)
     encoder = load_embedder(embedder)
     known = KnownVectors(encoder, embed_benchmark(encoder, benchmark, cache=cache))
-    asked: list[_Asked] = []
-    for number, conversation in enumerate(benchmark.conversations):
-        asked += _ask(conversation, answers[number], known, limit)
+    asked = _in_turn(
+        [
+            _ask(conversation, answers[number], known, limit)
+            for number, conversation in enumerate(benchmark.conversations)
+        ]
+    )
     if cached_only:
         asked = [
             item for item in asked if _is_cached(item, budgets, chosen, language, count, store)
@@ -189,40 +177,62 @@ def run_compression(
         {
             "file": benchmark.file,
             "sha256": benchmark.sha256,
-            "questions": len(asked),
+            "questions": 0,
             "sample": f"{'all' if limit is None else f'at most {limit}'} per conversation"
             + (", those with cached sensitivities" if cached_only else ""),
+            "of": len(asked),
             "tokens by": label,
             "language model": language.identity,
         }
     )
+    began = time.monotonic()
     done = 0
-    predicted = set(spread(len(asked), likelihood))
-    for name, budget, ratio in settings:
-        runs: dict[str, list[dict[str, float]]] = {method: [] for method, _, _ in chosen}
-        for place, item in enumerate(asked):
-            full: AnswerPrediction | None = None
+    for place, item in enumerate(asked):
+        if place and seconds is not None and time.monotonic() - began > seconds:
+            break
+        for name, budget, ratio in settings:
+            same: dict[str, tuple[dict[str, float], str]] = {}  # a ratio reads one context
             for method, options, times in chosen:
-                kept, made = _one(item, budget, ratio, times, options, language, count, store)
-                if place in predicted:
-                    if full is None:
-                        text = _context(item, _RATIO_CONTEXT, count).text
-                        full = predict_answer(language, text, item.question, item.answer)
-                    found = predict_answer(language, made, item.question, item.answer)
-                    kept["nll"] = found.nll
-                    kept["delta_nll"] = found.nll - full.nll
-                    kept["kl"] = divergence(full, found)
-                runs[method].append(kept)
+                key = f"{options} {times if ratio is None else ''}"
+                if key not in same:
+                    same[key] = _one(item, budget, ratio, times, options, language, count, store)
+                kept, made = dict(same[key][0]), same[key][1]
+                if place < likelihood:
+                    full = _context(item, _RATIO_CONTEXT, count).text
+                    kept |= store.answer(language, full, made, item.question, item.answer)
+                report.add(name, method, item.conversation, kept)
                 done += 1
                 if progress is not None and progress(done, total) is False:
+                    store.save()
                     raise CancelledError("progress returned False; nothing was reported")
-        _add_rows(report, name, runs, asked)
+        if place < sentences:
+            report.add_sentences(_leave_one_out(item, language, count, store))
         store.save()
-    report.choose([str(budget) for budget in budgets])
-    if sentences:
-        some = [asked[place] for place in spread(len(asked), sentences)]
-        report.sentences = _leave_one_out(some, language, count, store)
+        report.data["questions"] = place + 1
+        if save is not None:
+            report.finish([str(budget) for budget in budgets])
+            Path(save).write_text(json.dumps(report.to_dict()), encoding="utf-8")
+    report.finish([str(budget) for budget in budgets])
     return report
+
+
+def _in_turn(conversations: Sequence[Sequence[_Asked]]) -> list[_Asked]:
+    """Return the questions, one of each conversation at a time, every beginning spread out."""
+    ordered = [[found[place] for place in _spreading(len(found))] for found in conversations]
+    longest = max((len(found) for found in ordered), default=0)
+    return [found[turn] for turn in range(longest) for found in ordered if turn < len(found)]
+
+
+def _spreading(size: int) -> list[int]:
+    """Return 0 to size - 1 by the number that their binary digits give from behind.
+
+    Examples
+    --------
+    >>> _spreading(8)
+    [0, 4, 2, 6, 1, 5, 3, 7]
+    """
+    digits = max(size - 1, 1).bit_length()
+    return sorted(range(size), key=lambda place: int(f"{place:0{digits}b}"[::-1], 2))
 
 
 def _chosen_methods(
@@ -344,71 +354,27 @@ def _measures(item: _Asked, text: str, made: Distillation | None) -> dict[str, f
     return result
 
 
-def _add_rows(
-    report: CompressionReport,
-    budget: str,
-    runs: Mapping[str, list[dict[str, float]]],
-    asked: Sequence[_Asked],
-) -> None:
-    base = "turns" if "turns" in runs else next(iter(runs))
-    report.data["compared with"] = base
-    reference = np.array([run["answer_words"] for run in runs[base]])
-    for method, results in runs.items():
-        row: dict[str, Any] = {"budget": budget, "method": method, "n": len(results)}
-        for name in results[0]:
-            values = np.array([run[name] for run in results if name in run])
-            values = values[np.isfinite(values)]
-            row[name] = float(values.mean()) if values.size else float("nan")
-        row["over"] = int(max(run["over"] for run in results))
-        mine = np.array([run["answer_words"] for run in results])
-        difference = (mine - reference)[np.isfinite(mine - reference)]
-        row["difference"] = (
-            paired_bootstrap(difference)
-            if difference.size
-            else {"mean": float("nan"), "low": float("nan"), "high": float("nan")}
-        )
-        report.rows.append(row)
-        for name in dict.fromkeys(item.conversation for item in asked):
-            own = np.array([v for v, item in zip(mine, asked, strict=True)
-                            if item.conversation == name and np.isfinite(v)])  # fmt: skip
-            report.conversations.append(
-                {
-                    "budget": budget,
-                    "method": method,
-                    "conversation": name,
-                    "answer_words": float(own.mean()) if own.size else float("nan"),
-                }
-            )
-
-
 def _leave_one_out(
-    asked: Sequence[_Asked],
+    item: _Asked,
     language: LanguageModel,
     count: Callable[[str], int],
-    cache: SensitivityCache,
-) -> dict[str, Any]:
-    """Compare each sentence's mean sensitivity with what its loss costs the answer."""
-    correlations = []
-    for item in asked:
-        packed = _context(item, BUDGETS[0], count)
-        document, scores = Distiller(
-            language, count_tokens=count, cache=cache, score="sensitivity", decay="none"
-        ).sensitivities(packed.turns)
-        full = predict_answer(language, document.whole(), item.question, item.answer)
-        truth, guess = [], []
-        for sentence in np.unique(document.sentence_of):
-            inside = document.sentence_of == sentence
-            words = [core(document.word(int(u))) for u in np.flatnonzero(inside)]
-            if not any(words):
-                continue
-            without = predict_answer(language, document.render(~inside), item.question, item.answer)
-            truth.append(without.nll - full.nll)
-            guess.append(float(scores[inside].mean()))
-        if len(truth) > 2:
-            correlations.append(spearman(np.array(guess), np.array(truth)))
-    return {
-        "contexts": len(correlations),
-        "spearman of sentence sensitivity with the rise of the answer's NLL": (
-            round(float(np.mean(correlations)), 3) if correlations else float("nan")
-        ),
-    }
+    cache: ModelCache,
+) -> float | None:
+    """Return the rank correlation of sentences' sensitivity with what their loss does."""
+    packed = _context(item, BUDGETS[0], count)
+    document, scores = Distiller(
+        language, count_tokens=count, cache=cache, score="sensitivity", decay="none"
+    ).sensitivities(packed.turns)
+    whole = document.whole()
+    truth, guess = [], []
+    for sentence in np.unique(document.sentence_of):
+        inside = document.sentence_of == sentence
+        words = [core(document.word(int(u))) for u in np.flatnonzero(inside)]
+        if not any(words):
+            continue
+        without = cache.answer(
+            language, whole, document.render(~inside), item.question, item.answer
+        )
+        truth.append(without["delta_nll"])
+        guess.append(float(scores[inside].mean()))
+    return spearman(np.array(guess), np.array(truth)) if len(truth) > 2 else None
