@@ -2,7 +2,6 @@
 
     python bench/bench_distill.py time        512-token windows, float32 and bfloat16; share outside
     python bench/bench_distill.py memory      estimate against measured peak of resident memory
-    python bench/bench_distill.py alone       the same once the allocator gave its free memory back
     python bench/bench_distill.py together    encoder + distiller + an index of 1,000 memories
 
 Each in a process of its own: an allocator keeps what another test has freed.
@@ -77,89 +76,83 @@ def measure_time() -> None:
     )
 
 
-def _peak(queue: Any, tokens: int, chunk: int, checkpoint: bool) -> None:
+def _peak(queue: Any, dtype: str, tokens: int, chunk: int, checkpoint: bool, trim: bool) -> None:
     from riemem.distill import load_language_model
     from riemem.distill.fisher import _one_pass
     from riemem.vram import PassPlan, VramBudget, pass_bytes
 
-    model = load_language_model(None)
+    model = load_language_model(None, dtype=dtype)
     ids = (model.encode(text_of(2 * tokens)).ids * 2)[:tokens]
+    plan = PassPlan(tokens, chunk, checkpoint, 0)
+    budget = VramBudget(10**12)
+    rises = []
     with model.evaluating() as module:
         _one_pass(model, module, ids[:16], [], PassPlan(16, 16, False, 0), "warm-up")
-        plan = PassPlan(tokens, chunk, checkpoint, 0)
-        with VramBudget(10**12).measure() as seen:
-            _one_pass(model, module, ids, [], plan, "window 1")
+        for _ in range(2):
+            budget.trim()
+            with open("/proc/self/clear_refs", "w", encoding="ascii") as mark:
+                mark.write("5")  # the high-water mark of the process begins anew
+            with budget.measure() as seen:
+                give_back = budget.trim if trim else None
+                _one_pass(model, module, ids, [], plan, "window 1", give_back)
+            rises.append(seen.rise_bytes)
     estimate = pass_bytes(model.spec, tokens, model.dtype, chunk_rows=chunk, checkpoint=checkpoint)
-    queue.put((estimate, seen.rise_bytes, seen.before_bytes))
+    queue.put((estimate, *rises, seen.before_bytes))
 
 
 def measure_memory() -> None:
-    """Print the estimate of one pass beside the rise of resident memory."""
+    """Print the estimate of one pass beside the rise of resident memory (Linux)."""
     context = multiprocessing.get_context("spawn")
     print(
-        f"{'tokens':>6} {'rows':>5} {'again':>5} {'estimate MiB':>12} {'measured':>9} {'ratio':>6} "
-        f"{'of process':>10}"
+        f"{'dtype':9} {'tokens':>6} {'rows':>5} {'again':>5} {'estimate MiB':>12} {'first':>6} "
+        f"{'second':>6} {'ratio':>10} {'process':>7} {'not given back':>14}"
     )
-    for tokens, chunk, checkpoint in (
-        (512, 512, False), (512, 128, False), (512, 128, True),
-        (1024, 1024, False), (1024, 128, False), (1024, 128, True),
+    for dtype, tokens, chunk, checkpoint in (
+        ("bfloat16", 128, 64, False), ("bfloat16", 256, 128, False), ("bfloat16", 512, 512, False),
+        ("bfloat16", 512, 128, False), ("bfloat16", 512, 128, True), ("bfloat16", 1024, 128, False),
+        ("bfloat16", 1024, 128, True), ("float32", 256, 128, False), ("float32", 512, 128, False),
+        ("float32", 512, 128, True), ("float32", 1024, 128, True),
     ):  # fmt: skip
-        queue = context.Queue()
-        worker = context.Process(target=_peak, args=(queue, tokens, chunk, checkpoint))
-        worker.start()
-        estimate, measured, before = queue.get()
-        worker.join()
+        found = []
+        for trim in (True, False):
+            queue = context.Queue()
+            arguments = (queue, dtype, tokens, chunk, checkpoint, trim)
+            worker = context.Process(target=_peak, args=arguments)
+            worker.start()
+            found.append(queue.get())
+            worker.join()
+        (estimate, first, second, before), kept = found
         print(
-            f"{tokens:6d} {chunk:5d} {checkpoint!s:>5} {estimate / 2**20:12.0f} "
-            f"{measured / 2**20:9.0f} {estimate / max(measured, 1):6.2f} "
-            f"{(before + estimate) / (before + measured):10.2f}"
+            f"{dtype:9} {tokens:6d} {chunk:5d} {checkpoint!s:>5} {estimate / 2**20:12.0f} "
+            f"{first / 2**20:6.0f} {second / 2**20:6.0f} {estimate / first:5.2f} "
+            f"{estimate / second:4.2f} {(before + estimate) / (before + second):7.2f} "
+            f"{kept[2] / 2**20:14.0f}",
+            flush=True,
         )
-
-
-def measure_alone() -> None:
-    """Print the rise of passes that cannot reuse what the allocator kept (glibc alone)."""
-    import ctypes
-
-    from riemem.distill import load_language_model
-    from riemem.distill.fisher import _one_pass
-    from riemem.vram import PassPlan, VramBudget, pass_bytes
-
-    give_back = ctypes.CDLL("libc.so.6").malloc_trim
-    model = load_language_model(None)
-    spec = model.spec
-    head = 2 * spec.vocabulary * spec.hidden * (4 if model.dtype == "float32" else 2)
-    ids = model.encode(text_of(1024)).ids * 2
-    print(f"{'tokens':>6} {'again':>5} {'estimate MiB':>12} {'measured':>9} {'ratio':>6} with head")
-    with model.evaluating() as module:
-        _one_pass(model, module, ids[:16], [], PassPlan(16, 16, False, 0), "warm-up")
-        for tokens, checkpoint in ((256, False), (512, True), (512, False)):
-            give_back(0)
-            with VramBudget(10**12).measure() as seen:
-                plan = PassPlan(tokens, 128, checkpoint, 0)
-                _one_pass(model, module, ids[:tokens], [], plan, "window 1")
-            estimate = pass_bytes(spec, tokens, model.dtype, chunk_rows=128, checkpoint=checkpoint)
-            print(
-                f"{tokens:6d} {checkpoint!s:>5} {estimate / 2**20:12.0f} "
-                f"{seen.rise_bytes / 2**20:9.0f} {estimate / seen.rise_bytes:6.2f} "
-                f"{(estimate + head) / seen.rise_bytes:9.2f}"
-            )
 
 
 def measure_together() -> None:
     """Print the resident memory of everything at work, step by step."""
     import riemem
     from riemem.distill import Distiller
-    from riemem.vram import VramBudget
+    from riemem.vram import VramBudget, pass_bytes
 
     budget = VramBudget(6 * 10**9)
-    print(f"{'step':34} {'resident MiB':>12} {'peak MiB':>9} {'of 6 GB':>8} {'cpu s':>7}")
+    print(
+        f"{'step':34} {'resident MiB':>12} {'peak MiB':>9} {'expected':>9} {'of 6 GB':>8} "
+        f"{'cpu s':>7}"
+    )
 
-    def step(name: str, work: Any) -> None:
+    def step(name: str, work: Any, expected: int = 0) -> None:
+        budget.trim()
+        with open("/proc/self/clear_refs", "w", encoding="ascii") as mark:
+            mark.write("5")
         began = time.process_time()
         with budget.measure() as seen:
             work()
+        shown = f"{(seen.before_bytes + expected) / 2**20:.0f}" if expected else ""
         print(
-            f"{name:34} {seen.after_bytes / 2**20:12.0f} {seen.peak_bytes / 2**20:9.0f} "
+            f"{name:34} {seen.after_bytes / 2**20:12.0f} {seen.peak_bytes / 2**20:9.0f} {shown:>9} "
             f"{seen.peak_bytes / budget.limit_bytes:8.0%} {time.process_time() - began:7.2f}",
             flush=True,
         )
@@ -170,11 +163,19 @@ def measure_together() -> None:
         for n in range(1000)
     ]
     distiller = Distiller(vram=budget)
+    spec, dtype = distiller.model.spec, distiller.model.dtype
+    whole = text_of(440)
+    tokens = len(distiller.model.encode(whole).ids)
     step("encoder, 1,000 memories", lambda: memory.add_many(items))
     step("search", lambda: memory.search("Who bought tickets?"))
     step("recall, distilled to 250 tokens", lambda: memory.recall(
         "Who bought tickets?", token_budget=250, compressor=distiller))  # fmt: skip
-    step("the same again, from the cache", lambda: memory.recall(
+    step(
+        f"a text of {tokens} tokens, distilled",
+        lambda: distiller.distill(whole, token_budget=250),
+        pass_bytes(spec, min(tokens, 512), dtype),
+    )
+    step("the recall again, from the cache", lambda: memory.recall(
         "Who bought tickets?", token_budget=250, compressor=distiller))  # fmt: skip
     memory.close()
 
@@ -183,6 +184,5 @@ if __name__ == "__main__":
     {
         "time": measure_time,
         "memory": measure_memory,
-        "alone": measure_alone,
         "together": measure_together,
     }[sys.argv[1] if len(sys.argv) > 1 else "time"]()

@@ -313,7 +313,8 @@ def _through_head(weight: Any, hidden: Any, targets: Any) -> tuple[Any, Any]:
     """
     import torch
 
-    logits = torch.nn.functional.linear(hidden, weight).float()
+    made = torch.nn.functional.linear(hidden, weight)
+    logits = made.float()  # the same array where that is the model's precision
     places = torch.arange(len(targets), device=targets.device)
     largest = logits.amax(-1, keepdim=True)
     wanted = logits[places, targets] - largest[:, 0]
@@ -321,7 +322,7 @@ def _through_head(weight: Any, hidden: Any, targets: Any) -> tuple[Any, Any]:
     total = share.sum(-1, keepdim=True)
     share.div_(total)
     share[places, targets] -= 1.0
-    return total[:, 0].log() - wanted, share.to(weight.dtype) @ weight
+    return total[:, 0].log() - wanted, made.copy_(share) @ weight
 
 
 @contextmanager
