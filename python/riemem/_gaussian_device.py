@@ -30,6 +30,7 @@ __all__ = ["DeviceMoments", "device_moments", "moment_rows"]
 
 _KINDS = ("float32", "bfloat16", "float64")
 _LIMIT = 1e150  # rows this long count as infinite: their squares would not fit for long
+_MOST_WAITING = 4096  # batches, each of which keeps a little memory until it is looked at
 _SUMS = ("shift", "total", "scatter")
 
 
@@ -109,7 +110,7 @@ class DeviceMoments:
         count = rows.shape[0]
         if count == 0:
             return
-        if self._removed is not None:
+        if self._removed is not None or len(self._added) >= _MOST_WAITING:
             self.host()  # nothing is built on a removal that may have to be undone
         module = cuda_module()
         with self._home.working() as stream:

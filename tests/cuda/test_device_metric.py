@@ -210,3 +210,12 @@ def test_another_stream_waits_for_the_one_that_the_sums_are_on(library, shim):
     for batch in batches:
         plain.update(batch)
     same(plain, there)
+
+
+def test_batches_that_wait_to_be_looked_at_do_not_pile_up(library, monkeypatch):
+    monkeypatch.setattr("riemem._gaussian_device._MOST_WAITING", 3)
+    there = riemem.FisherMetric(4)
+    for seed in range(8):
+        there.update(on(rows_of(5, 4, seed)))
+        assert len(there._moments._added) <= 3
+    assert there.n_samples == 40
