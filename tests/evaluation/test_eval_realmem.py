@@ -9,6 +9,7 @@ from riemem.embed import HashingEmbedder
 from riemem.errors import ArgumentError, CancelledError, InputFileError
 from riemem.evaluation.hybrid import evidence_inside
 from riemem.evaluation.realmem import _measure, load_realmem, run_realmem
+from riemem.retrieval.fusion import rankings
 
 
 def turn(text: str, *, query: bool = False, used: list[str] | None = None) -> dict[str, Any]:
@@ -70,10 +71,15 @@ def test_gold_sessions_are_the_earlier_ones(file: Path) -> None:
 def test_a_report_has_every_method_and_its_intervals(file: Path) -> None:
     report = run_realmem([file], embedder=HashingEmbedder(dim=32))
     names = [row["name"] for row in report.rows]
-    assert names == ["cosine", "bm25", "whitened cosine", "half", "slm-v3", "default"]
+    assert names[:3] == ["cosine", "bm25", "whitened cosine"]
+    assert names[-3:] == ["half", "slm-v3", "default"]
+    weights = rankings["default"].weights
+    assert {f"without {name}" for name in (*weights, "neighbours", "answers")} < set(names)
+    assert {f"only {name}" for name in ("names", "temporal", "entities", "profile")} < set(names)
     for row in report.rows:
         assert row["n"] == 2
         assert row["recall@10"] == row["hit@10"] == row["inside 2000"] == 1.0
+        assert row["hit@1"] <= row["mrr"] <= row["hit@5"]
         assert row["minus_cosine"] == {"mean": 0.0, "low": 0.0, "high": 0.0}
     assert json.loads(json.dumps(report.to_dict()))["data"][0]["questions"] == 2
     assert "sha256" in report.to_text()
@@ -84,6 +90,7 @@ def test_the_measure_of_one_question() -> None:
     values = _measure([2, 0, 1], ["b", "z"], ["a", "b", "c"], [10, 10, 600])
     assert values["recall@5"] == values["recall@10"] == 0.5
     assert (values["hit@10"], values["all@10"]) == (1.0, 0.0)
+    assert (values["hit@1"], values["hit@5"], values["mrr"]) == (0.0, 1.0, 1 / 3)
     assert values["inside 500"] == 0.5
     assert evidence_inside([2, 0, 1], [1], [10, 10, 600], 605) == 0.0
 

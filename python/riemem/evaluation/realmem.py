@@ -21,7 +21,7 @@ from ..memory import Memory
 from ..retrieval.embedding import DEFAULT_RENDERING, TurnEmbedder
 from ..retrieval.fusion import Ranking, rankings
 from ..store import Store
-from .hybrid import BUDGETS, KnownVectors, rank_all
+from .hybrid import BUDGETS, KnownVectors, rank_all, variants
 from .locomo import _get, _kind, _read_json
 from .metrics import paired_bootstrap, shown_interval
 from .retrieval import Progress, _embed
@@ -33,11 +33,16 @@ _METHODS: Mapping[str, Ranking] = {
     "cosine": rankings["cosine"],
     "bm25": rankings["lexical"],
     "whitened cosine": rankings["dense"],
-    "half": rankings["half"],
-    "slm-v3": rankings["slm-v3"],
-    "default": rankings["default"],
+    # "only dense" and "only lexical" are the two before under other names.
+    **{
+        name: rule
+        for name, rule in variants().items()
+        if name not in ("only dense", "only lexical")
+    },
 }
-METRICS = ("hit@10", "recall@5", "recall@10", "all@10", *(f"inside {b}" for b in BUDGETS))
+_RANKS = ("hit@1", "hit@5", "hit@10", "recall@5", "recall@10", "all@10", "mrr")
+_INSIDE = tuple(f"inside {b}" for b in BUDGETS)
+METRICS = _RANKS + _INSIDE
 
 
 @dataclass(frozen=True)
@@ -95,18 +100,20 @@ class RealMemReport:
             f"rendering  {self.rendering}; tokens of {self.counter}",
             f"embedder   {self.embedder}",
             "",
-            f"{'gold sessions':16}{'n':>5}"
-            + "".join(f" {name.replace('inside ', 'in '):>9}" for name in METRICS),
+            f"{'gold sessions':22}{'n':>5}" + "".join(f"{name:>10}" for name in _RANKS),
         ]
         for row in self.rows:
-            values = "".join(f" {row[name]:9.3f}" for name in METRICS)
-            lines.append(f"{row['name']:16}{row['n']:5d}{values}")
-        lines += ["", f"{'recall@10':16}{'minus cosine (95 %)':>28}{'minus bm25 (95 %)':>28}"]
+            values = "".join(f"{row[name]:10.3f}" for name in _RANKS)
+            lines.append(f"{row['name']:22}{row['n']:5d}{values}")
+        lines += ["", f"{'inside tokens':22}" + "".join(f"{budget:>10}" for budget in BUDGETS)]
+        for row in self.rows:
+            lines.append(f"{row['name']:22}" + "".join(f"{row[name]:10.3f}" for name in _INSIDE))
+        lines += ["", f"{'recall@10':22}{'minus cosine (95 %)':>28}{'minus bm25 (95 %)':>28}"]
         for row in self.rows:
             shown = "".join(
                 f"{shown_interval(row[key]):>28}" for key in ("minus_cosine", "minus_bm25")
             )
-            lines.append(f"{row['name']:16}{shown}")
+            lines.append(f"{row['name']:22}{shown}")
         return "\n".join(lines)
 
 
@@ -282,10 +289,13 @@ def _measure(
     order = list(dict.fromkeys(session_of[row] for row in rows))
     ranks = [order.index(g) + 1 if g in order else np.inf for g in gold]
     values = {
+        "hit@1": float(min(ranks) <= 1),
+        "hit@5": float(min(ranks) <= 5),
         "hit@10": float(min(ranks) <= 10),
         "recall@5": sum(rank <= 5 for rank in ranks) / len(ranks),
         "recall@10": sum(rank <= 10 for rank in ranks) / len(ranks),
         "all@10": float(max(ranks) <= 10),
+        "mrr": 1.0 / min(ranks),
     }
     for budget in BUDGETS:
         left, reached = budget, set()
