@@ -69,9 +69,9 @@ def test_asyncio_to_thread(tmp_path: Path) -> None:
 def test_a_search_between_scoring_and_reading_never_shows_another_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from riemem.store import reads
+    from riemem.retrieval import lookup
 
-    original = reads.records_by_id
+    original = lookup.rows_by_id
     with Memory.open(tmp_path / "me.db", embedder=EMBEDDER) as memory:
         for text in ("tea", "tea and milk", "dogs"):
             memory.add(text)
@@ -81,7 +81,7 @@ def test_a_search_between_scoring_and_reading_never_shows_another_text(
             memory.add("somebody else's text")
             return original(store, ids)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(reads, "records_by_id", paused)
+        monkeypatch.setattr(lookup, "rows_by_id", paused)
         hits = memory.search("tea", k=2)
         assert [hit.text for hit in hits] == ["tea and milk"]
 

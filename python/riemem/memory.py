@@ -6,6 +6,7 @@ import json
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -19,18 +20,19 @@ from riemem.errors import ArgumentError, DTypeError, ModelNotFoundError, StoreLo
 from riemem.foreign import read_foreign
 from riemem.packing import Context, Dropped
 from riemem.retrieval.brevity import worth
+from riemem.retrieval.channel import ChannelHits
 from riemem.retrieval.corpus import day_of
 from riemem.retrieval.embedding import Progress, TurnEmbedder
 from riemem.retrieval.fusion import Ranking, as_ranking
-from riemem.retrieval.hits import Hit, SearchResult, check_query, make_result
+from riemem.retrieval.hits import Hit, SearchResult, check_query
 from riemem.retrieval.hybrid import HybridChannel, unavailable
 from riemem.retrieval.importing import ForeignImport, Imported, foreign_receipt, import_parcel
+from riemem.retrieval.lookup import Looked, Question, look_up
 from riemem.retrieval.reembed import check_all, embed_again, repair_store
-from riemem.retrieval.refine import Refinement, refined
+from riemem.retrieval.refine import Refinement
 from riemem.store import CheckReport, Forgotten, Record, Store, atoms, reads, writes
 from riemem.store.atoms import MemoryAtom
 from riemem.store.awake import Asleep, Life, Maintained, states
-from riemem.store.edges import superseders
 from riemem.store.exchange import Exported
 from riemem.store.filters import Scope, check_id, check_ids, scope
 from riemem.store.records import (
@@ -528,32 +530,10 @@ class Memory(LifeMethods, DoubtMethods):
         ...     memory.search("anything")
         []
         """
-        text = check_query(query)
-        count = min(check_integer(k, "k", 0), _MOST_HITS)
-        weight = check_weight(trust, "trust")
-        rule = as_ranking(ranking)
-        refinement = Refinement.of(near_duplicates, reranker)
-        where = self._scope(profile, session, filters, at)
-        day = None if at is None else day_of(parse_instant(at, "at"))
-        allowed, asleep = self._asleep.allowed(where, archived)
-        if count == 0 or (allowed is not None and allowed.size == 0):
-            return SearchResult(scoring="nothing to rank", skipped=asleep)
-        rule = self._adapted(rule, where.profile, weight)
-        channel = self._channel(where.profile)
-        asked = refinement.asked(count)
-        found = channel.search(text, asked, allowed, explain=explain, ranking=rule, at=day)
-        records = reads.records_by_id(self._store, [memory_id for memory_id, _ in found])
-        found = refined(found, refinement, text, records, channel.dense, count)
-        ids = [memory_id for memory_id, _ in found]
-        result = make_result(
-            found,
-            records,
-            explain=explain,
-            trusted=trust_of(self._store, ids),
-            superseded=superseders(self._store, ids),
-        )
-        result.skipped += asleep
-        return result
+        where: dict[str, Any] = {"filters": filters, "at": at, "profile": profile}
+        where |= {"session": session, "archived": archived, "ranking": as_ranking(ranking)}
+        where |= {"near_duplicates": near_duplicates, "reranker": reranker}
+        return self._look_up(query, k, explain=explain, trust=trust, **where).hits()
 
     def recall(
         self,
@@ -626,27 +606,36 @@ class Memory(LifeMethods, DoubtMethods):
         where: dict[str, Any] = {"filters": filters, "at": at, "profile": profile}
         where |= {"session": session, "archived": archived, "ranking": rule}
         where |= {"near_duplicates": near_duplicates, "reranker": reranker}
-        hits = self.search(query, k=k, **where)
-        own = {hit.id: worth(hit.score, hit.text, *rule.brevity) for hit in hits}
+        looked = self._look_up(query, k, **where)
+        turns = looked.turns()
+        own = {turn.id: worth(turn.score, turn.text, *rule.brevity) for turn in turns}
         sizes: dict[str, Any] = {"token_budget": budget, "worth": None if reranker else own}
         framed = packing.delimited if delimited else str
         inner, count = count, lambda text: inner(framed(text))
         if layout == "grouped":
             name = self._scope(profile, None, None).profile
-            owners = atoms.atoms_of(self._store, name, [hit.id for hit in hits])
-            packed = packing.pack_grouped(hits, owners, **sizes, count_tokens=count)
+            owners = atoms.atoms_of(self._store, name, [turn.id for turn in turns])
+            packed = packing.pack_grouped(turns, owners, **sizes, count_tokens=count)
         elif compressor is None:
-            packed = packing.pack_turns(hits, **sizes, count_tokens=count)
+            packed = packing.pack_turns(turns, **sizes, count_tokens=count)
         else:
             kept = StoredSensitivities(self._store)
             try:
                 packed = packing.pack_compressed(
-                    hits, compressor, query, token_budget=budget, count_tokens=count, cache=kept
+                    looked.hits(),
+                    compressor,
+                    query,
+                    token_budget=budget,
+                    count_tokens=count,
+                    cache=kept,
                 )
             finally:
                 kept.flush()
+        hits = looked.hits({turn.id for turn in packed.turns})
+        own_hits = {hit.id: hit for hit in hits}
+        chosen = tuple(own_hits[turn.id] for turn in packed.turns)
         text = framed(packed.text)
-        return Context(text, packed.tokens, packed.turns, packed.dropped, label, hits.skipped)
+        return Context(text, packed.tokens, chosen, packed.dropped, label, hits.skipped)
 
     def atoms(self, *, profile: str | None = None) -> _Atoms:
         """Return the groups into which the stream of memories has organised itself, largest first.
@@ -958,6 +947,36 @@ class Memory(LifeMethods, DoubtMethods):
     ) -> Scope:
         name = self._profile if profile is None else profile
         return scope(name, session=session, filters=filters, at=at)
+
+    def _look_up(
+        self,
+        query: str,
+        k: int,
+        *,
+        filters: Filters | None,
+        at: Instant | None,
+        profile: str | None,
+        session: str | None,
+        archived: bool,
+        ranking: Ranking,
+        near_duplicates: float | None,
+        reranker: Any,
+        explain: bool = False,
+        trust: float = 0.0,
+    ) -> Looked:
+        text = check_query(query)
+        count = min(check_integer(k, "k", 0), _MOST_HITS)
+        weight = check_weight(trust, "trust")
+        refinement = Refinement.of(near_duplicates, reranker)
+        where = self._scope(profile, session, filters, at)
+        day = None if at is None else day_of(parse_instant(at, "at"))
+        allowed, asleep = self._asleep.allowed(where, archived)
+        if count == 0 or (allowed is not None and allowed.size == 0):
+            return Looked(ChannelHits(scoring="nothing to rank"), notes=asleep)
+        rule = self._adapted(ranking, where.profile, weight)
+        asked = Question(text, count, rule, refinement, day, explain)
+        found = look_up(self._store, self._channel(where.profile), asked, allowed)
+        return replace(found, notes=asleep)
 
     def _channel(self, profile: str) -> HybridChannel:
         with self._lock:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -23,7 +23,7 @@ class ChannelHits(list[tuple[int, float]]):
         In words, how the scores were made.
     notes : tuple of str
         What could not be done as asked, for example a query cut to the model's window.
-    details : dict
+    details : mapping of int to dict
         With ``explain=True``: more numbers per memory id.
 
     Examples
@@ -38,12 +38,12 @@ class ChannelHits(list[tuple[int, float]]):
         *,
         scoring: str,
         notes: tuple[str, ...] = (),
-        details: dict[int, dict[str, Any]] | None = None,
+        details: Mapping[int, dict[str, Any]] | None = None,
     ) -> None:
         super().__init__(pairs)
         self.scoring = scoring
         self.notes = notes
-        self.details = details or {}
+        self.details = {} if details is None else details
 
 
 class Channel(Protocol):

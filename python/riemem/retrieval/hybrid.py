@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
@@ -81,6 +81,32 @@ class Gathered:
     rows: Ids | None = None
 
 
+class Shares(Mapping[int, dict[str, float]]):
+    """What each channel gave the memories that were found, made for those that are asked for.
+
+    Parameters
+    ----------
+    ids : sequence of int
+    shares : mapping of str to (m,) float64 ndarray
+    at : (n,) int64 ndarray
+        Where the memories stand in the shares.
+    """
+
+    def __init__(self, ids: Sequence[int], shares: Mapping[str, Floats], at: Ids) -> None:
+        self._place = dict(zip(ids, at.tolist(), strict=True))
+        self._shares = shares
+
+    def __getitem__(self, memory_id: int) -> dict[str, float]:
+        place = self._place[memory_id]
+        return {name: float(share[place]) for name, share in self._shares.items()}
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._place)
+
+    def __len__(self) -> int:
+        return len(self._place)
+
+
 class HybridChannel:
     """Search by meaning, words, names and dates in the memories of one profile.
 
@@ -146,17 +172,14 @@ class HybridChannel:
         ids = gathered.view.ids[joined.rows]
         best = top(joined.scores, ids, k)
         found, scores = ids[best].tolist(), joined.scores[best].tolist()
-        details: dict[int, dict[str, Any]] = {memory_id: {} for memory_id in found}
-        for name, share in joined.shares.items():
-            for own, value in zip(details.values(), share[best].tolist(), strict=True):
-                own[name] = value
+        shares: Mapping[int, dict[str, Any]] = Shares(found, joined.shares, best)
         if explain:
-            self._explain(query, gathered, joined.rows[best], details)
+            shares = self._explained(query, gathered, joined.rows[best], shares)
         return ChannelHits(
             zip(found, scores, strict=True),
             scoring=f"{rule.name}: {gathered.scoring}",
             notes=gathered.notes,
-            details=details,
+            details=shares,
         )
 
     def gather(
@@ -366,16 +389,18 @@ class HybridChannel:
                 self._rows = known
         return known
 
-    def _explain(
-        self, query: str, gathered: Gathered, best: Ids, details: dict[int, dict[str, Any]]
-    ) -> None:
+    def _explained(
+        self, query: str, gathered: Gathered, best: Ids, shares: Mapping[int, dict[str, Any]]
+    ) -> dict[int, dict[str, Any]]:
         ids = gathered.view.ids[best].tolist()
         cosines = self.dense.cosines(query, ids) if "dense" in gathered.channels else {}
+        details = dict(shares)
         for row, memory_id in zip(best.tolist(), ids, strict=True):
             own = details[memory_id]
             for name, scores in gathered.channels.items():
                 own[f"{name}.score"] = float(scores[row])
             own.update(cosines.get(memory_id, {}))
+        return details
 
 
 def unavailable() -> list[str]:

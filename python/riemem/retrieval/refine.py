@@ -10,7 +10,6 @@ from riemem.retrieval.channel import ChannelHits
 from riemem.retrieval.dense import DenseChannel
 from riemem.retrieval.duplicates import without_near_duplicates
 from riemem.retrieval.rerank import Reranker, check_reranker, rerank
-from riemem.store import Record
 
 __all__ = ["Refinement", "refined"]
 
@@ -49,6 +48,11 @@ class Refinement:
             threshold = float(near_duplicates)
         return cls(threshold, check_reranker(reranker))
 
+    @property
+    def active(self) -> bool:
+        """Whether anything was asked for."""
+        return self.near_duplicates is not None or self.reranker is not None
+
     def asked(self, k: int) -> int:
         """How many hits to take from the channels to end with k."""
         wanted = k if self.reranker is None else max(k, RERANKED)
@@ -59,7 +63,7 @@ def refined(
     found: ChannelHits,
     refinement: Refinement,
     query: str,
-    records: Mapping[int, Record],
+    texts: Mapping[int, str],
     dense: DenseChannel,
     k: int,
 ) -> ChannelHits:
@@ -69,8 +73,6 @@ def refined(
         vectors = dense.vectors_of([memory_id for memory_id, _ in found])
         found = without_near_duplicates(found, vectors, refinement.near_duplicates, wanted)
     if refinement.reranker is not None:
-        texts = {
-            memory_id: records[memory_id].text for memory_id, _ in found if memory_id in records
-        }
-        found = rerank(found, texts, refinement.reranker, query, ALPHA)
+        left = {memory_id: texts[memory_id] for memory_id, _ in found if memory_id in texts}
+        found = rerank(found, left, refinement.reranker, query, ALPHA)
     return ChannelHits(found[:k], scoring=found.scoring, notes=found.notes, details=found.details)

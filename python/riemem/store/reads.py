@@ -36,6 +36,9 @@ __all__ += ["first_vectors", "population", "statistics", "stored_vectors"]
 
 _COLUMNS = "id, text, speaker, session, profile, observed_at, created_at, updated_at, metadata, key"
 
+#: id, text, speaker, session, profile, when said, made, changed, metadata, key.
+Row = tuple[Any, ...]
+
 ORDERS = {
     "time": "observed_at, id",
     "-time": "observed_at DESC, id DESC",
@@ -106,7 +109,7 @@ def revision_of(store: Store, where: Scope, memory_id: int) -> tuple[Record, int
     """
     with store.reading() as connection:
         row = require_one(connection, where, memory_id, f"{_COLUMNS}, revision")
-    return _record(row), int(row[-1])
+    return record_of(row), int(row[-1])
 
 
 def require_one(
@@ -138,7 +141,7 @@ def find_records(
             "LIMIT ? OFFSET ?",
             (*where.parameters, -1 if limit is None else limit, offset),
         ).fetchall()
-    return [_record(row) for row in rows]
+    return [record_of(row) for row in rows]
 
 
 def find_ids(store: Store, where: Scope) -> npt.NDArray[np.int64]:
@@ -150,14 +153,14 @@ def find_ids(store: Store, where: Scope) -> npt.NDArray[np.int64]:
     return np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows))
 
 
-def records_by_id(store: Store, ids: Iterable[int]) -> dict[int, Record]:
-    """Return the memories with these ids that (still) exist."""
+def rows_by_id(store: Store, ids: Iterable[int]) -> dict[int, Row]:
+    """Return the rows of the memories with these ids that (still) exist; see :func:`record_of`."""
     with store.reading() as connection:
         rows = connection.execute(
             f"SELECT {_COLUMNS} FROM memories WHERE id IN (SELECT value FROM json_each(?))",
             (json.dumps(list(ids)),),
         ).fetchall()
-    return {int(row[0]): _record(row) for row in rows}
+    return {row[0]: row for row in rows}
 
 
 def changes(store: Store, profile: str, since: int, identity: Identity) -> Changes:
@@ -305,7 +308,7 @@ def everything(store: Store) -> tuple[int, list[Record]]:
     with store.reading() as connection:
         revision = int(get_meta(connection, "revision") or 0)
         rows = connection.execute(f"SELECT {_COLUMNS} FROM memories ORDER BY id").fetchall()
-    return revision, [_record(row) for row in rows]
+    return revision, [record_of(row) for row in rows]
 
 
 def statistics(store: Store, where: Scope) -> dict[str, Any]:
@@ -358,7 +361,8 @@ def _column(connection: sqlite3.Connection, sql: str, parameters: tuple[Any, ...
     return [row[0] for row in connection.execute(sql, parameters)]
 
 
-def _record(row: tuple[Any, ...]) -> Record:
+def record_of(row: Row) -> Record:
+    """Return the memory that a row of the table holds."""
     created_at = format_instant(row[6])
     return Record(
         id=int(row[0]),

@@ -88,6 +88,7 @@ class Store:
         self._write_lock = threading.RLock()
         shared = self._writer is self._reader
         self._read_lock = self._write_lock if shared else threading.RLock()
+        self._reading: int | None = None  # the thread whose read transaction is open
         self._pid = os.getpid()
         self._closed = False
         self._file = _file_at(path)
@@ -183,15 +184,22 @@ class Store:
         StoreError
             Closed, or opened before a fork.
         """
+        if self._reading == threading.get_ident():  # inside another one of the same thread
+            self._check_process()
+            with explain_errors(self.path, self.timeout):
+                yield self._reader
+            return
         with self._holding(self._read_lock), explain_errors(self.path, self.timeout):
             connection = self._reader
-            if connection.in_transaction:  # inside another one of the same thread
+            if connection.in_transaction:  # inside a write to a store in memory
                 yield connection
                 return
             connection.execute("BEGIN")
+            self._reading = threading.get_ident()
             try:
                 yield connection
             finally:
+                self._reading = None
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
 
@@ -352,14 +360,14 @@ def has_table(connection: sqlite3.Connection, name: str) -> bool:
 
 def read_identity(connection: sqlite3.Connection) -> Identity | None:
     """Return whose vectors the store holds, or None while it holds none."""
-    embedder = get_meta(connection, "embedder")
-    if embedder is None:
-        return None
-    return Identity(
-        str(embedder),
-        int(get_meta(connection, "dim") or 0),
-        str(get_meta(connection, "rendering")),
+    found = dict(
+        connection.execute(
+            "SELECT key, value FROM meta WHERE key IN ('embedder', 'dim', 'rendering')"
+        ).fetchall()
     )
+    if "embedder" not in found:
+        return None
+    return Identity(str(found["embedder"]), int(found.get("dim") or 0), str(found.get("rendering")))
 
 
 def write_identity(connection: sqlite3.Connection, identity: Identity) -> None:
