@@ -135,7 +135,7 @@ def exact(figure: Any) -> None:
 def search(figure: Any) -> None:
     """What each channel says about the best hits of one question."""
     hits = conversation().search(QUESTION, k=5, explain=True)
-    wanted = ("dense", "lexical", "names", "temporal", "neighbours", "substance")
+    wanted = ("dense", "lexical", "likeness", "names", "neighbours", "first_person")
     names = [name for name in wanted if any(hit.channels.get(name) for hit in hits)]
     axes = figure.subplots()
     height = 0.8 / len(names)
