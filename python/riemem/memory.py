@@ -611,7 +611,8 @@ class Memory(LifeMethods, DoubtMethods):
         own = {turn.id: worth(turn.score, turn.text, *rule.brevity) for turn in turns}
         sizes: dict[str, Any] = {"token_budget": budget, "worth": None if reranker else own}
         framed = packing.delimited if delimited else str
-        inner, count = count, lambda text: inner(framed(text))
+        if delimited:
+            inner, count = count, lambda text: inner(framed(text))
         if layout == "grouped":
             name = self._scope(profile, None, None).profile
             owners = atoms.atoms_of(self._store, name, [turn.id for turn in turns])

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Channel", "ChannelHits"]
+__all__ = ["Channel", "ChannelHits", "Shares"]
 
 Ids = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 
 class ChannelHits(list[tuple[int, float]]):
@@ -44,6 +45,37 @@ class ChannelHits(list[tuple[int, float]]):
         self.scoring = scoring
         self.notes = notes
         self.details = {} if details is None else details
+
+
+class Shares(Mapping[int, dict[str, float]]):
+    """What each channel gave the memories that were found, made for those that are asked for.
+
+    Parameters
+    ----------
+    ids : sequence of int
+    shares : mapping of str to (m,) float64 ndarray
+    at : (n,) int64 ndarray
+        Where the memories stand in the shares.
+
+    Examples
+    --------
+    >>> dict(Shares([7], {"dense": np.array([0.25, 0.5])}, np.array([1])))
+    {7: {'dense': 0.5}}
+    """
+
+    def __init__(self, ids: Sequence[int], shares: Mapping[str, Floats], at: Ids) -> None:
+        self._place = dict(zip(ids, at.tolist(), strict=True))
+        self._shares = shares
+
+    def __getitem__(self, memory_id: int) -> dict[str, float]:
+        place = self._place[memory_id]
+        return {name: float(share[place]) for name, share in self._shares.items()}
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._place)
+
+    def __len__(self) -> int:
+        return len(self._place)
 
 
 class Channel(Protocol):

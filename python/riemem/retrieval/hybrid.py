@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
@@ -14,7 +14,7 @@ import numpy as np
 
 from riemem.errors import BackendUnavailableError
 from riemem.retrieval.bridges import bridge_scores
-from riemem.retrieval.channel import ChannelHits, Ids
+from riemem.retrieval.channel import ChannelHits, Ids, Shares
 from riemem.retrieval.corpus import Corpus, CorpusView, Floats, Mask
 from riemem.retrieval.dates import require_calendar
 from riemem.retrieval.demotion import Edges, follow_edges, put_in_order
@@ -79,32 +79,6 @@ class Gathered:
     kind: str
     scoring: str
     rows: Ids | None = None
-
-
-class Shares(Mapping[int, dict[str, float]]):
-    """What each channel gave the memories that were found, made for those that are asked for.
-
-    Parameters
-    ----------
-    ids : sequence of int
-    shares : mapping of str to (m,) float64 ndarray
-    at : (n,) int64 ndarray
-        Where the memories stand in the shares.
-    """
-
-    def __init__(self, ids: Sequence[int], shares: Mapping[str, Floats], at: Ids) -> None:
-        self._place = dict(zip(ids, at.tolist(), strict=True))
-        self._shares = shares
-
-    def __getitem__(self, memory_id: int) -> dict[str, float]:
-        place = self._place[memory_id]
-        return {name: float(share[place]) for name, share in self._shares.items()}
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._place)
-
-    def __len__(self) -> int:
-        return len(self._place)
 
 
 class HybridChannel:

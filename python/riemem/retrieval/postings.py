@@ -125,9 +125,10 @@ class PostingsView:
         mean = max(1.0, self.total_length / self.n_alive)
         for stem in dict.fromkeys(self.stem(query_words(query))):
             texts, times = self._holding(stem)
-            if not self.alive[texts].any():
+            held = self._living(texts)
+            if held == 0:
                 texts, times = self._holding_like(stem)
-            held = int(np.count_nonzero(self.alive[texts]))
+                held = self._living(texts)
             if held == 0:
                 continue
             idf = float(np.log1p((self.n_alive - held + 0.5) / (held + 0.5)))
@@ -139,6 +140,11 @@ class PostingsView:
     def first_person(self) -> Floats:
         """How much each text speaks of its speaker; see :attr:`Part.first_person`; shape (n,)."""
         return np.concatenate([np.empty(0), *(part.first_person for part in self.parts)])
+
+    def _living(self, texts: Ints) -> int:
+        if self.n_alive == self.alive.size:
+            return texts.size
+        return int(np.count_nonzero(self.alive[texts]))
 
     def _holding_like(self, stem: str) -> tuple[Ints, Floats]:
         """The same for all words that one slip of the pen makes of this one."""
