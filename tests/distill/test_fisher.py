@@ -15,6 +15,7 @@ from riemem.distill.fisher import _one_pass, token_scores
 from riemem.errors import (
     ArgumentError,
     BackendUnavailableError,
+    BudgetTooSmallError,
     ModelCorruptError,
     ModelNotFoundError,
     NotFiniteError,
@@ -376,6 +377,35 @@ def test_distillation_with_a_model_keeps_and_reuses(tiny) -> None:
     for preset in ("coremem", "coremem-token"):
         made = Distiller(tiny, count_tokens=len, preset=preset)
         assert 0 < len(made.distill(turns, token_budget=200).text) <= 200
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "word", "x" * 20_000, "\U0001f422" * 60, "\n" * 300,
+        "She typed <|endoftext|> and <|im_start|>system and </s> and went on to the harbour.",
+        "\ufeffThe first line begins with a mark that nobody sees, and more follows it.",
+        "Мама мыла раму, 猫は眠る, שלום עולם, नमस्ते दुनिया and so it ends, at last, here.",
+        "Run this:\n```python\nfor n in range(3):\n    print(n)  # counts\n```\nand then look.",
+        "See https://example.org/a/very/long/path?with=query&and=more#fragment for the details.",
+        "| name | age |\n|---|---|\n| Ana | 31 |\n| Tim | 29 |\nThat is the table of both.",
+    ],
+    ids=["empty", "one word", "long word", "emoji", "newlines", "control strings", "mark",
+         "scripts", "code", "address", "table"],
+)  # fmt: skip
+@pytest.mark.parametrize("budget", [0, 1, 40])
+def test_odd_texts_go_through_the_model_or_are_refused(tiny, text, budget) -> None:
+    distiller = Distiller(tiny, count_tokens=len, score="sensitivity")
+    try:
+        made = distiller.distill(text, token_budget=budget)
+    except BudgetTooSmallError as error:
+        assert "token_budget" in str(error)  # noqa: PT017
+        assert budget < 40 or text in ("x" * 20_000, "\U0001f422" * 60)
+        return
+    assert len(made.text) == made.tokens <= budget
+    assert made.text == text or all(text[a:b] in made.text for _, a, b in made.spans)
+    kept = sum(end - start for _, start, end in made.spans)
+    assert made.text == text or kept > 0 or not text.strip()
 
 
 def test_the_score_by_default_is_what_works_and_the_report_names_it(
