@@ -1,7 +1,7 @@
 """Distillation: time in and outside the model, memory against its estimate, and all within 6 GB.
 
     python bench/bench_distill.py time        512-token windows, float32 and bfloat16; share outside
-    python bench/bench_distill.py memory      estimate against measured peak of resident memory
+    python bench/bench_distill.py memory [float32]   estimate against measured peak, resident
     python bench/bench_distill.py together    encoder + distiller + an index of 1,000 memories
 
 Each in a process of its own: an allocator keeps what another test has freed.
@@ -113,6 +113,8 @@ def measure_memory() -> None:
         ("bfloat16", 1024, 128, True), ("float32", 256, 128, False), ("float32", 512, 128, False),
         ("float32", 512, 128, True), ("float32", 1024, 128, True),
     ):  # fmt: skip
+        if dtype not in (sys.argv[2:] or [dtype]):
+            continue
         found = []
         for trim in (True, False):
             queue = context.Queue()
