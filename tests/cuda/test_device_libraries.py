@@ -243,7 +243,7 @@ def test_a_part_that_fails_takes_no_other_with_it(tmp_path):
     found = json.loads((tmp_path / "measured.json").read_text())["some"]
     assert [row.get("value") for row in found] == [1, None, None, 2, None]
     assert found[1]["failed"].startswith("ZeroDivisionError")
-    assert found[2] == {"skipped": "needs cupy"}
+    assert found[2] == {"skipped": "needs cupy: no"}
     assert found[4] == {"skipped": "no time left"}
 
 
