@@ -69,19 +69,20 @@ def test_asyncio_to_thread(tmp_path: Path) -> None:
 def test_a_search_between_scoring_and_reading_never_shows_another_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from riemem.retrieval import lookup
+    from riemem.retrieval.hybrid import HybridChannel
 
-    original = lookup.rows_by_id
+    original = HybridChannel.search
     with Memory.open(tmp_path / "me.db", embedder=EMBEDDER) as memory:
         for text in ("tea", "tea and milk", "dogs"):
             memory.add(text)
 
-        def paused(store: object, ids: list[int]) -> object:
-            memory.forget(ids[0])
+        def paused(channel: HybridChannel, *args: object, **options: object) -> object:
+            found = original(channel, *args, **options)  # type: ignore[arg-type]
+            memory.forget(found[0][0])
             memory.add("somebody else's text")
-            return original(store, ids)  # type: ignore[arg-type]
+            return found
 
-        monkeypatch.setattr(lookup, "rows_by_id", paused)
+        monkeypatch.setattr(HybridChannel, "search", paused)
         hits = memory.search("tea", k=2)
         assert [hit.text for hit in hits] == ["tea and milk"]
 

@@ -611,14 +611,14 @@ class Memory(LifeMethods, DoubtMethods):
         own = {turn.id: worth(turn.score, turn.text, *rule.brevity) for turn in turns}
         sizes: dict[str, Any] = {"token_budget": budget, "worth": None if reranker else own}
         framed = packing.delimited if delimited else str
-        if delimited:
-            inner, count = count, lambda text: inner(framed(text))
+        # What packs checks each count by itself.
+        counted = (lambda text: count(framed(text))) if delimited else counter
         if layout == "grouped":
             name = self._scope(profile, None, None).profile
             owners = atoms.atoms_of(self._store, name, [turn.id for turn in turns])
-            packed = packing.pack_grouped(turns, owners, **sizes, count_tokens=count)
+            packed = packing.pack_grouped(turns, owners, **sizes, count_tokens=counted)
         elif compressor is None:
-            packed = packing.pack_turns(turns, **sizes, count_tokens=count)
+            packed = packing.pack_turns(turns, **sizes, count_tokens=counted)
         else:
             kept = StoredSensitivities(self._store)
             try:
@@ -627,7 +627,7 @@ class Memory(LifeMethods, DoubtMethods):
                     compressor,
                     query,
                     token_budget=budget,
-                    count_tokens=count,
+                    count_tokens=counted if delimited else count,
                     cache=kept,
                 )
             finally:

@@ -106,8 +106,9 @@ def look_up(store: Store, channel: HybridChannel, asked: Question, allowed: Ids 
         asked.text, most, allowed, explain=asked.explain, ranking=asked.ranking, at=asked.at
     )
     ids = [memory_id for memory_id, _ in found]
-    rows = rows_by_id(store, ids)
-    trusted, superseded = trust_of(store, ids), superseders(store, ids)
+    with store.reading():  # the texts and what is said of them, of one moment
+        rows = rows_by_id(store, ids)
+        trusted, superseded = trust_of(store, ids), superseders(store, ids)
     if asked.refinement.active:
         texts = {memory_id: row[1] for memory_id, row in rows.items()}
         found = refined(found, asked.refinement, asked.text, texts, channel.dense, asked.k)
