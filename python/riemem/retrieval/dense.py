@@ -151,7 +151,7 @@ class DenseChannel:
         ------
         As :meth:`search`.
         """
-        if self._store.identity() is None:
+        if self._index is None and self._store.identity() is None:
             return None
         index = self._follow()
         if len(index) == 0:

@@ -321,7 +321,10 @@ class HybridChannel:
         if known is None or known[0] is not pairs or known[1] is not view:
             newer = np.array([pair[0] for pair in pairs], np.int64)
             self._newer = known = (pairs, view, np.flatnonzero(np.isin(view.ids, newer)))
-        together: Ids = np.union1d(rows, known[2][passes[known[2]]])
+        within = np.zeros(len(view), np.bool_)
+        within[rows] = True
+        within[known[2]] |= passes[known[2]]
+        together: Ids = np.flatnonzero(within)
         return together
 
     def _trust(self, view: CorpusView) -> Floats:
