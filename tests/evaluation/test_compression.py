@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from riemem.embed import HashingEmbedder
 from riemem.errors import ArgumentError, CancelledError, InputFileError
-from riemem.evaluation.compression import run_compression
+from riemem.evaluation.compression import METHODS, run_compression
 from riemem.evaluation.compression_report import CompressionReport
 from riemem.evaluation.likelihood import AnswerPrediction, divergence, predict_answer, spearman
 
@@ -78,17 +80,47 @@ def test_rows_and_what_is_in_them(file, model, tmp_path) -> None:
         assert 0.0 <= row["answer_words"] <= 1.0
         assert np.isfinite(row["delta_nll"])
         assert row["kl"] >= -1e-6
+        assert row["speakers"] == 1.0
     assert report.rows[0]["difference"] == {"mean": 0.0, "low": 0.0, "high": 0.0}
     assert seen[-1] == (16, 16)
     assert report.sentences["contexts"] == 1
     assert (tmp_path / "cache" / "sensitivities.json").exists()
     assert "budget 40" in report.to_text()
+    assert report.to_text().count(" spk. ") == len({row["budget"] for row in report.rows})
+    assert all("speakers" in run for run in report.measured)
     assert json.loads(json.dumps(report.to_dict()))["rows"][0]["method"] == "turns"
     again = run_compression(
         file, budgets=(40,), ratios=(), embedder=HashingEmbedder(dim=32), model=model,
         methods=("turns", "sensitivity"), cache=tmp_path / "cache",
     )  # fmt: skip
     assert again.rows[1]["answer_words"] == report.rows[3]["answer_words"]
+
+
+def test_every_method_has_a_share_of_speakers(file, model) -> None:
+    report = run_compression(
+        file, budgets=(40,), ratios=(), embedder=HashingEmbedder(dim=32), model=model
+    )
+    assert [row["method"] for row in report.rows] == [name for name, *_ in METHODS]
+    assert [row["speakers"] for row in report.rows] == [1.0] * len(METHODS)
+
+
+def test_labels_that_are_dropped_show_in_the_rows(file, model, monkeypatch) -> None:
+    """A writer of texts that leaves every label out is caught by the reading of the text."""
+    from riemem.evaluation import compression
+
+    class Dropping(compression.Distiller):
+        def distill(self, *args, **options):
+            made = super().distill(*args, **options)
+            lines = [re.sub("^(Dave|Maya): ", "", line) for line in made.text.split("\n")]
+            return replace(made, text="\n".join(lines))
+
+    monkeypatch.setattr(compression, "Distiller", Dropping)
+    monkeypatch.setattr(compression, "parse", lambda text: [])
+    report = run_compression(
+        file, budgets=(80,), ratios=(), embedder=HashingEmbedder(dim=32), model=model,
+        methods=("turns", "words"),
+    )  # fmt: skip
+    assert [row["speakers"] for row in report.rows] == [0.0, 0.0]
 
 
 def test_only_questions_that_need_no_pass(file, model, tmp_path) -> None:

@@ -4,7 +4,8 @@ Contexts come from the memory's own search. For each question and budget the sam
 are cut by every method to the same final size: whole turns by rank, truncation, chance,
 self-information, and sensitivity with the options of each preset. What is compared is in the text:
 words of the gold answer that the evidence turns hold, words of the evidence turns, numbers, dates,
-names and negations; and, on a sample, what the local language model makes of it.
+names and negations, and under whose name the kept words stand; and, on a sample, what the local
+language model makes of it.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from ..embed import load_embedder
 from ..errors import ArgumentError, BudgetTooSmallError, CancelledError
 from ..models import token_counter
 from ..packing import Packing, pack_turns, parse
+from .attribution import speaker_attribution
 from .compression_cache import ModelCache
 from .compression_report import CompressionReport
 from .hybrid import KnownVectors, remember
@@ -351,6 +353,8 @@ def _measures(item: _Asked, text: str, made: Distillation | None) -> dict[str, f
     for name in ("numbers", "dates", "names", "negations"):
         kept, of = made.report.kept_kinds[name] if made is not None else (0, 0)
         result[name] = kept / of if of else nan
+    by_id = {hit.id: (hit.text, hit.speaker) for hit in item.hits}
+    result["speakers"] = nan if made is None else speaker_attribution(text, made.spans, by_id)
     return result
 
 

@@ -13,6 +13,9 @@ from .metrics import paired_bootstrap, shown_interval
 
 __all__ = ["CompressionReport"]
 
+_KINDS = ("numbers", "dates", "names", "negations")
+_SHARES = ("all_answer_words", "evidence_words", *_KINDS, "speakers")
+
 
 @dataclass
 class CompressionReport:
@@ -27,10 +30,13 @@ class CompressionReport:
     rows : list of dict
         Per budget and method: ``answer_words``, ``all_answer_words``, ``evidence_words``,
         ``numbers``, ``dates``, ``names``, ``negations`` (shares; the last four of what the method
-        read, which for whole turns is what it kept), ``tokens``, ``over`` (most tokens
-        beyond the budget), ``seconds``, ``difference`` of the answer words to "turns" (or the
-        first method) with a paired bootstrap interval; on the sample ``nll``, ``delta_nll``,
-        ``kl``, and ``nll_difference`` to "turns" with its interval, of ``n_nll`` questions.
+        read, which for whole turns is what it kept), ``speakers`` (share of the kept words that
+        stand under the name of who said them, see
+        :func:`~riemem.evaluation.attribution.speaker_attribution`), ``tokens``,
+        ``over`` (most tokens beyond the budget), ``seconds``, ``difference`` of the
+        answer words to "turns" (or the first method) with a paired bootstrap interval; on the
+        sample ``nll``, ``delta_nll``, ``kl``, and ``nll_difference`` to "turns" with its
+        interval, of ``n_nll`` questions.
     conversations : list of dict
         Answer words of every conversation.
     chosen : list of dict
@@ -120,7 +126,7 @@ class CompressionReport:
         lines = [f"{key}: {value}" for key, value in self.data.items()]
         head = (
             f"{'':17} {'answer':>7} {'all':>6} {'evid.':>6} {'num.':>6} {'dates':>6} {'names':>6}"
-            f" {'neg.':>6} {'tokens':>7} {'over':>4} {'s':>6}"
+            f" {'neg.':>6} {'spk.':>6} {'tokens':>7} {'over':>4} {'s':>6}"
             f"  minus {self.data.get('compared with', 'the first')}"
         )
         asked = f"{'':17} {'n':>4} {'dNLL':>6} {'KL':>6}  minus {self.data.get('compared with')}"
@@ -190,10 +196,7 @@ def _by_conversation(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
 
 
 def _line(row: Mapping[str, Any]) -> str:
-    shares = "".join(
-        f" {row[name]:6.3f}"
-        for name in ("all_answer_words", "evidence_words", "numbers", "dates", "names", "negations")
-    )
+    shares = "".join(f" {row[name]:6.3f}" for name in _SHARES)
     difference = row["difference"]
     interval = shown_interval(difference)
     return (
