@@ -408,7 +408,7 @@ class FisherMetric:
         state = self._current()
         centred = queries - state.mean
         white = blocked_product(centred, state.whitening)
-        w = blocked_product(white, state.whitening.T)
+        w = blocked_product(white, state.whitening_transposed)
         offsets = -row_dots(w, np.broadcast_to(state.mean, w.shape))
         return w, offsets, row_dots(white, white)
 

@@ -56,12 +56,13 @@ def put_in_order(joined: Fused, edges: Edges, view: CorpusView, passes: Mask) ->
     -----
     O(edges) per round, as many rounds as the longest chain is long.
     """
-    newer_rows, older_rows = view.cached(f"edges {edges.mark}", lambda: _edge_rows(edges, view))
+    newer_rows, older_rows, row_of = view.cached(
+        f"edges {edges.mark}", lambda: _edge_rows(edges, view)
+    )
     inside = np.zeros(len(view), np.bool_)
     inside[joined.rows] = True
     if not (inside[older_rows] & passes[newer_rows]).any():
         return joined
-    row_of = _rows_of(sorted({i for pair in edges.pairs for i in pair}), view)
     place = {row: i for i, row in enumerate(joined.rows.tolist())}
     pairs = []
     added: list[int] = []
@@ -97,12 +98,12 @@ def put_in_order(joined: Fused, edges: Edges, view: CorpusView, passes: Mask) ->
     return Fused(rows, now, shares)
 
 
-def _edge_rows(edges: Edges, view: CorpusView) -> tuple[Ids, Ids]:
-    """The rows of both ends of each edge that has both: the newer ones, the older ones."""
+def _edge_rows(edges: Edges, view: CorpusView) -> tuple[Ids, Ids, dict[int, int]]:
+    """The rows of both ends of each edge that has both: the newer ones, the older ones, by id."""
     row_of = _rows_of(sorted({i for pair in edges.pairs for i in pair}), view)
     known = [(row_of[n], row_of[o]) for n, o in edges.pairs if n in row_of and o in row_of]
     ends: Ids = np.array(known, np.int64).reshape(-1, 2)
-    return ends[:, 0], ends[:, 1]
+    return ends[:, 0], ends[:, 1], row_of
 
 
 def _rows_of(ids: list[int], view: CorpusView) -> dict[int, int]:
