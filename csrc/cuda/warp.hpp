@@ -65,6 +65,17 @@ __device__ inline double sum_eight(double part) {
     return part;
 }
 
+// Sum of squares of a row by a group of eight lanes; every lane of the group gets it.
+template <typename T>
+__device__ inline double group_square(const T* x, std::size_t d) {
+    double part = 0.0;
+    for (std::size_t t = threadIdx.x % 8; t < d; t += 8) {
+        const double value = wide(x[t]);
+        part += value * value;
+    }
+    return sum_eight(part);
+}
+
 // Lane of the j-th set bit, or -1.
 __device__ inline int nth_bit(unsigned bits, unsigned j) {
     for (unsigned skipped = 0; skipped < j; ++skipped) bits &= bits - 1;

@@ -144,12 +144,7 @@ __global__ void __launch_bounds__(kBlockThreads)
                  double* norms, unsigned long long* bad, double limit) {
     const std::size_t row = blockIdx.x * std::size_t{kRowsPerBlock} + threadIdx.x / 8;
     const std::size_t safe = row < count ? row : count - 1;
-    double part = 0.0;
-    for (std::size_t t = threadIdx.x % 8; t < dim; t += 8) {
-        const double x = wide(rows[safe * stride + t]);
-        part += x * x;
-    }
-    const double norm = sqrt(sum_eight(part));
+    const double norm = sqrt(group_square(rows + safe * stride, dim));
     if (row >= count || threadIdx.x % 8 != 0) return;
     norms[row] = norm;
     if (!(norm < limit)) atomicMin(bad, static_cast<unsigned long long>(row));

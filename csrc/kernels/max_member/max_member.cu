@@ -8,16 +8,6 @@ namespace {
 
 constexpr unsigned kRowsPerBlock = kBlockThreads / 8;  // eight lanes to a row
 
-template <typename T>
-__device__ inline double group_square(const T* x, std::size_t d) {
-    double part = 0.0;
-    for (std::size_t t = threadIdx.x % 8; t < d; t += 8) {
-        const double value = static_cast<double>(x[t]);
-        part += value * value;
-    }
-    return sum_eight(part);
-}
-
 // The defining value, from canonical sums.
 __device__ inline double cosine(double dot, double square_a, double square_b) {
     const double product = square_a * square_b;
@@ -36,12 +26,7 @@ __global__ void __launch_bounds__(kBlockThreads)
             std::size_t first, double* norms, unsigned long long* bad) {
     const std::size_t row = blockIdx.x * std::size_t{kRowsPerBlock} + threadIdx.x / 8;
     const std::size_t safe = row < count ? row : count - 1;
-    double part = 0.0;
-    for (std::size_t t = threadIdx.x % 8; t < dim; t += 8) {
-        const double x = wide(rows[safe * stride + t]);
-        part += x * x;
-    }
-    const double norm = sqrt(sum_eight(part));
+    const double norm = sqrt(group_square(rows + safe * stride, dim));
     if (row >= count || threadIdx.x % 8 != 0) return;
     norms[row] = norm;
     if (!(norm > 0.0 && norm < INFINITY)) {
