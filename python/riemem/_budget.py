@@ -37,15 +37,15 @@ def fill(
     chosen: list[A] = []
     over: list[A] = []
     used = 0
-    least = [0] * len(ranked) if adds is None else adds
     start, step = 0, len(ranked)
     while start < len(ranked):
-        fits = _prefix(least, start, step, budget - used)
-        if fits == 0:
-            over.append(ranked[start])
-            start += 1
-            continue
-        step = fits
+        if adds is not None:
+            fits = _prefix(adds, start, step, budget - used)
+            if fits == 0:
+                over.append(ranked[start])
+                start += 1
+                continue
+            step = fits
         group = list(ranked[start : start + step])
         size = size_of([*chosen, *group])
         if size <= budget:

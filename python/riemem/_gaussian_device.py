@@ -26,10 +26,10 @@ from riemem._device import (
 from riemem._gaussian import Moments
 from riemem.errors import ArgumentError, DeviceError
 
-__all__ = ["DeviceMoments", "device_moments", "moment_rows"]
+__all__ = ["LIMIT", "DeviceMoments", "device_moments", "moment_rows"]
 
 _KINDS = ("float32", "bfloat16", "float64")
-_LIMIT = 1e150  # rows this long count as infinite: their squares would not fit for long
+LIMIT = 1e150  # rows this long count as infinite: their squares would not fit for long
 _MOST_WAITING = 4096  # batches, each of which keeps a little memory until it is looked at
 _SUMS = ("shift", "total", "scatter")
 
@@ -50,7 +50,7 @@ class _Removal(_Batch):
 
 
 def moment_rows(X: object, dim: int | None) -> tuple[Library, View]:
-    """Rows on a device as the sums take them."""
+    """Rows on a device as sums over them are taken: here, and of an incremental SVD."""
     library, array = library_of(X, "X")
     one_row = dim is not None
     return library, as_device_rows(array, "X", library, dim=dim, one_row=one_row, kinds=_KINDS)
@@ -122,7 +122,7 @@ class DeviceMoments:
             found = span(library, bad)
             shift, total, scatter = (span(library, self._sums[name]) for name in _SUMS)
             given = rows_span(rows), KINDS[rows.kind], count, self.dim, rows.strides[0]
-            module.row_norms(*given, span(library, norms), found, stream, _LIMIT)
+            module.row_norms(*given, span(library, norms), found, stream, LIMIT)
             if not self._shifted:
                 module.scatter_shift(*given, found, shift, stream)
             module.scatter_add(*given, shift, float(sign), total, scatter, found, stream)

@@ -18,18 +18,15 @@ from riemem._device import (
     KINDS,
     Home,
     Library,
-    as_device_rows,
     is_device,
-    library_of,
     rows_span,
     span,
 )
+from riemem._gaussian_device import LIMIT, moment_rows
 from riemem.errors import DeviceError
 
 __all__ = ["DeviceBasis", "DeviceRows64", "device_basis"]
 
-_KINDS = ("float32", "bfloat16", "float64")
-_LIMIT = 1e150  # rows this long count as infinite: the squares of more of them would not fit
 _EPS = float(np.finfo(np.float64).eps)
 
 RightSvd = Callable[[F64], tuple[F64, F64]]
@@ -45,8 +42,7 @@ class DeviceRows64:
     """
 
     def __init__(self, X: object, dim: int) -> None:
-        self.library, array = library_of(X, "X")
-        view = as_device_rows(array, "X", self.library, dim=dim, one_row=True, kinds=_KINDS)
+        self.library, view = moment_rows(X, dim)
         self.place, self.count = view.device, view.shape[0]
         self._view, self._dim = view, dim
         with self.library.working(self.place):
@@ -61,7 +57,7 @@ class DeviceRows64:
             bad = library.empty((1,), "int64", self.place)
             cuda_module().row_norms(
                 rows_span(self._view), KINDS[self._view.kind], self.count, self._dim,
-                self._view.strides[0], span(library, norms), span(library, bad), stream, _LIMIT,
+                self._view.strides[0], span(library, norms), span(library, bad), stream, LIMIT,
             )  # fmt: skip
             lengths, row = library.get(norms), int(library.get(bad)[0])
         raise_if_bad_row(row if row < self.count else -1, "X")

@@ -183,12 +183,13 @@ def rank_all(
                 ranking.b,
                 tuple(sorted(ranking.weights)),
                 repr(alike),
+                ranking.superseded,
             )
             if key not in known:
                 known[key] = channel.gather(query, ranking)
             gathered = known[key]
             joined = HybridChannel.join(query, ranking, gathered)
-            joined = channel.in_order(ranking, gathered, joined)
+            joined = HybridChannel.in_order(gathered, joined)
             ids = gathered.view.ids[joined.rows]
             rows = (ids[top(joined.scores, ids, ids.size)] - 1).tolist()
             weight, free = ranking.brevity

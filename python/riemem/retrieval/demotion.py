@@ -12,7 +12,7 @@ from riemem.retrieval.fusion import Fused
 from riemem.store import Store
 from riemem.store.edges import edges_mark, superseding
 
-__all__ = ["Edges", "follow_edges", "put_in_order"]
+__all__ = ["Edges", "follow_edges", "put_in_order", "with_superseding"]
 
 
 class Edges(NamedTuple):
@@ -56,9 +56,7 @@ def put_in_order(joined: Fused, edges: Edges, view: CorpusView, passes: Mask) ->
     -----
     O(edges) per round, as many rounds as the longest chain is long.
     """
-    newer_rows, older_rows, row_of = view.cached(
-        f"edges {edges.mark}", lambda: _edge_rows(edges, view)
-    )
+    newer_rows, older_rows, row_of = _edge_rows(edges, view)
     inside = np.zeros(len(view), np.bool_)
     inside[joined.rows] = True
     if not (inside[older_rows] & passes[newer_rows]).any():
@@ -98,12 +96,32 @@ def put_in_order(joined: Fused, edges: Edges, view: CorpusView, passes: Mask) ->
     return Fused(rows, now, shares)
 
 
+def with_superseding(rows: Ids, edges: Edges, view: CorpusView, passes: Mask) -> Ids:
+    """The rows and those that supersede others, and may come up to their places; ascending."""
+    if not edges.pairs:
+        return rows
+    newer_rows, _, _ = _edge_rows(edges, view)
+    within = np.zeros(len(view), np.bool_)
+    within[rows] = True
+    within[newer_rows] |= passes[newer_rows]
+    together: Ids = np.flatnonzero(within)
+    return together
+
+
 def _edge_rows(edges: Edges, view: CorpusView) -> tuple[Ids, Ids, dict[int, int]]:
-    """The rows of both ends of each edge that has both: the newer ones, the older ones, by id."""
-    row_of = _rows_of(sorted({i for pair in edges.pairs for i in pair}), view)
-    known = [(row_of[n], row_of[o]) for n, o in edges.pairs if n in row_of and o in row_of]
-    ends: Ids = np.array(known, np.int64).reshape(-1, 2)
-    return ends[:, 0], ends[:, 1], row_of
+    """The rows of both ends of each edge that has both: the newer ones, the older ones, by id.
+
+    Looked up once for each state of the edges and the memories.
+    """
+
+    def look_up() -> tuple[Ids, Ids, dict[int, int]]:
+        row_of = _rows_of(sorted({i for pair in edges.pairs for i in pair}), view)
+        known = [(row_of[n], row_of[o]) for n, o in edges.pairs if n in row_of and o in row_of]
+        ends: Ids = np.array(known, np.int64).reshape(-1, 2)
+        return ends[:, 0], ends[:, 1], row_of
+
+    found: tuple[Ids, Ids, dict[int, int]] = view.cached(f"edges {edges.mark}", look_up)
+    return found
 
 
 def _rows_of(ids: list[int], view: CorpusView) -> dict[int, int]:

@@ -17,7 +17,7 @@ from riemem.retrieval.bridges import bridge_scores
 from riemem.retrieval.channel import ChannelHits, Ids, Shares
 from riemem.retrieval.corpus import Corpus, CorpusView, Floats, Mask
 from riemem.retrieval.dates import require_calendar
-from riemem.retrieval.demotion import Edges, follow_edges, put_in_order
+from riemem.retrieval.demotion import Edges, follow_edges, put_in_order, with_superseding
 from riemem.retrieval.dense import MANY, DenseChannel, VectorScores
 from riemem.retrieval.embedding import TurnEmbedder
 from riemem.retrieval.entities import entity_scores
@@ -47,6 +47,8 @@ _OPENED = 64
 #: Where more are asked for, all are scored.
 _MOST_OF_MANY = 1000
 
+_NO_EDGES = Edges(-1, ())
+
 __all__ = ["Gathered", "HybridChannel"]
 
 
@@ -70,6 +72,8 @@ class Gathered:
     rows : (m,) int64 ndarray or None
         Where there are many memories: the rows that can be among the best. Only they and their
         neighbours are sure to have a dense score.
+    edges : Edges
+        What supersedes what; none for a ranking that does not ask.
     """
 
     view: CorpusView
@@ -79,6 +83,7 @@ class Gathered:
     kind: str
     scoring: str
     rows: Ids | None = None
+    edges: Edges = _NO_EDGES
 
 
 class HybridChannel:
@@ -105,7 +110,6 @@ class HybridChannel:
         self._lock = threading.Lock()
         self._rows: VectorRows | None = None
         self._edges: Edges | None = None
-        self._newer: tuple[object, CorpusView, Ids] | None = None
 
     def search(
         self,
@@ -142,7 +146,7 @@ class HybridChannel:
         passes = gathered.passes
         if k <= 0 or not passes.any():
             return ChannelHits(scoring="no memories", notes=gathered.notes)
-        joined = self.in_order(rule, gathered, self.join(query, rule, gathered))
+        joined = self.in_order(gathered, self.join(query, rule, gathered))
         ids = gathered.view.ids[joined.rows]
         best = top(joined.scores, ids, k)
         found, scores = ids[best].tolist(), joined.scores[best].tolist()
@@ -188,6 +192,7 @@ class HybridChannel:
                 nearly=narrow and adds_up(ranking),
             )
         view = self._corpus.follow()
+        edges = self._follow_edges(ranking)
         passes = view.alive
         if allowed is not None:
             passes = passes & np.isin(view.ids, allowed)
@@ -257,7 +262,7 @@ class HybridChannel:
             most = ranking.likeness[0] if likens else k
             rows = near_best(near, passes, most, most_off(bare, kind, {"dense": found.off}))
             if not likens:
-                rows = self._and_superseding(rows, ranking, view, passes)
+                rows = with_superseding(rows, edges, view, passes)
             self._fill(found, channels["dense"], view, with_neighbours(rows, view))
         if found is not None and likens:
             first_pass = fuse(bare, channels, view, passes, kind, rows)
@@ -272,10 +277,10 @@ class HybridChannel:
                 near += weights_for(ranking, kind)["likeness"] * channels["likeness"]
                 reach = most_off(ranking, kind, {"dense": found.off, "likeness": off})
                 rows = near_best(near, passes, k, reach)
-                rows = self._and_superseding(rows, ranking, view, passes)
+                rows = with_superseding(rows, edges, view, passes)
                 self._fill(found, channels["dense"], view, with_neighbours(rows, view))
                 channels["likeness"][rows] = alike.scores(rows)[rows]
-        return Gathered(view, passes, channels, tuple(notes), kind, scoring, rows)
+        return Gathered(view, passes, channels, tuple(notes), kind, scoring, rows, edges)
 
     def keep(self) -> None:
         """Write what is slow to make into the store, for whoever opens it next."""
@@ -299,33 +304,19 @@ class HybridChannel:
             scores = scores + shares["scenes"]
         return Fused(rows, scores, shares)
 
-    def in_order(self, ranking: Ranking, gathered: Gathered, joined: Fused) -> Fused:
+    @staticmethod
+    def in_order(gathered: Gathered, joined: Fused) -> Fused:
         """Put what was superseded after what supersedes it, where the ranking wants that."""
-        edges = self._follow_edges(ranking)
+        edges = gathered.edges
         return (
             put_in_order(joined, edges, gathered.view, gathered.passes) if edges.pairs else joined
         )
 
     def _follow_edges(self, ranking: Ranking) -> Edges:
         if not ranking.superseded:
-            return Edges(-1, ())
+            return _NO_EDGES
         self._edges = edges = follow_edges(self._store, self._profile, self._edges)
         return edges
-
-    def _and_superseding(self, rows: Ids, ranking: Ranking, view: CorpusView, passes: Mask) -> Ids:
-        """The rows and those that supersede others, and may come up to their places; ascending."""
-        pairs = self._follow_edges(ranking).pairs
-        if not pairs:
-            return rows
-        known = self._newer
-        if known is None or known[0] is not pairs or known[1] is not view:
-            newer = np.array([pair[0] for pair in pairs], np.int64)
-            self._newer = known = (pairs, view, np.flatnonzero(np.isin(view.ids, newer)))
-        within = np.zeros(len(view), np.bool_)
-        within[rows] = True
-        within[known[2]] |= passes[known[2]]
-        together: Ids = np.flatnonzero(within)
-        return together
 
     def _trust(self, view: CorpusView) -> Floats:
         """Expected trust of each row, less that of a memory of which nothing is known."""
