@@ -61,6 +61,8 @@ class _Greedy:
         ]
         self._taken: dict[str, int] = {}
         self._open_blocks: set[int] = set()
+        # Of an open block: its groups by the worth they had when last asked, as a heap.
+        self._own: dict[int, list[tuple[float, int]]] = {}
         self._open_sessions: set[int] = set()
         self._session_of_block: dict[int, int] = {}
         self._blocks_of_session: dict[int, list[int]] = {}
@@ -81,15 +83,20 @@ class _Greedy:
         while heap:
             priority, block = heapq.heappop(heap)
             left = waiting[block]
-            if not left:
+            if not (self._own[block] if block in self._open_blocks else left):
                 continue
             now, bundle = self._best(block, left)
             if -now > priority + 1e-15 and heap and -now > heap[0][0]:
                 heapq.heappush(heap, (-now, block))
                 continue
             order.append(bundle)
-            taken = set(bundle)
-            waiting[block] = [group for group in left if group not in taken]
+            if block in self._open_blocks:
+                heapq.heappop(self._own[block])
+            else:
+                taken = set(bundle)
+                rest = [group for group in left if group not in taken]
+                self._own[block] = [self._rank(group) for group in rest]
+                heapq.heapify(self._own[block])
             for group in bundle:
                 for word in self._words[group]:
                     self._taken[word] = self._taken.get(word, 0) + 1
@@ -106,7 +113,7 @@ class _Greedy:
             self._open_sessions.add(session)
             again = self._blocks_of_session[session]
         for other in again:
-            if waiting[other]:
+            if self._own[other] if other in self._open_blocks else waiting[other]:
                 heapq.heappush(heap, (-self._best(other, waiting[other])[0], other))
 
     def _worth(self, group: int) -> float:
@@ -116,13 +123,21 @@ class _Greedy:
         times = min([taken.get(word, 0) for word in self._words[group]])
         return self._values[group] * float(self._novelty**times)
 
+    def _rank(self, group: int) -> tuple[float, int]:
+        return -self._worth(group) / max(self._costs[group], 1e-9) ** self._density, group
+
+    def _first(self, own: list[tuple[float, int]]) -> tuple[float, int]:
+        """Bring the best group to the front of an open block's heap: worth falls, never rises."""
+        while (fresh := self._rank(own[0][1])) != own[0]:
+            heapq.heapreplace(own, fresh)
+        return fresh
+
     def _best(self, block: int, left: list[int]) -> tuple[float, list[int]]:
         """Return the highest worth per cost that this block has to offer, and its groups."""
-        ranked = sorted(
-            (-self._worth(g) / max(self._costs[g], 1e-9) ** self._density, g) for g in left
-        )
         if block in self._open_blocks:
-            return -ranked[0][0], [ranked[0][1]]
+            first = self._first(self._own[block])
+            return -first[0], [first[1]]
+        ranked = sorted(map(self._rank, left))
         cost = float(self._opening.blocks[block])
         session = self._session_of_block[block]
         if session not in self._open_sessions:
