@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -12,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from riemem._tokenizer import encodable
-from riemem.errors import ArgumentError, DTypeError
+from riemem.errors import ArgumentError, BudgetTooSmallError, DTypeError
 from riemem.packing import format_turns
 
+from .given import instant_of, score_of, slices_of
 from .protect import Kind, Protection, classify, groups_of
 from .units import Unit, joined_spans, split_units
 
-__all__ = ["Document", "Piece", "Span", "read"]
+__all__ = ["Document", "Piece", "Span", "read", "refuse_blanks"]
 
 _LABEL_WORDS = 4
 
@@ -160,11 +162,13 @@ def read(
     Raises
     ------
     DTypeError
-        `source` is neither text nor turns.
+        `source` is neither text nor turns, or a span is not of whole numbers.
     TextError
         A text is not valid Unicode.
     ArgumentError
-        Two turns with one id, or a span outside its text.
+        Two turns with one id, a ``when`` that is no date, or a span outside its text.
+    NotFiniteError
+        A score is NaN or infinite.
     """
     plain = isinstance(source, str)
     pieces = [Piece(0, encodable(source))] if isinstance(source, str) else _turns(source)
@@ -172,6 +176,17 @@ def read(
     untouchable = _untouchable(document, protection, keep)
     _cut(document, protection, untouchable, run)
     return document
+
+
+def refuse_blanks(document: Document, slices: Iterable[Sequence[int]]) -> None:
+    """Raise where a slice is to be kept of a turn that has no word: words are what is kept."""
+    blank = {piece.id for piece in document.pieces if not piece.text.strip()}
+    for memory_id, start, end in slices:
+        if memory_id in blank:
+            raise BudgetTooSmallError(
+                f"token_budget: not everything fits, and of {(memory_id, start, end)}, white "
+                "space without a word, nothing can be kept"
+            )
 
 
 def _turns(source: object) -> list[Piece]:
@@ -212,35 +227,31 @@ def _piece(item: object, place: int) -> Piece:
     number = values["id"]
     if number is not None and (isinstance(number, bool) or not hasattr(number, "__index__")):
         raise DTypeError(f"{where}.id: expected an int, got {type(number).__name__}")
-    score = values["score"]
+    speaker, session = (
+        None if values[name] is None else encodable(values[name], f"{where}.{name}")
+        for name in ("speaker", "session")
+    )
     return Piece(
         id=place if number is None else int(number),
         text=encodable(values["text"], where),
-        speaker=None if values["speaker"] is None else encodable(values["speaker"], where),
-        session=values["session"],
-        when=values["when"],
-        score=None if score is None else float(score),
+        speaker=speaker,
+        session=session,
+        when=instant_of(values["when"], f"{where}.when"),
+        score=score_of(values["score"], f"{where}.score"),
     )
 
 
 def _untouchable(
     document: Document, protection: Protection, keep: Iterable[Sequence[int]]
 ) -> list[list[tuple[int, int]]]:
-    import re
-
     spans: list[list[tuple[int, int]]] = [[] for _ in document.pieces]
     place = {piece.id: number for number, piece in enumerate(document.pieces)}
-    for entry in keep:
-        values = tuple(entry)
-        if document.plain and len(values) == 2:
-            values = (0, *values)
-        if len(values) != 3 or values[0] not in place:
-            raise ArgumentError(
-                f"keep: expected (start, end) of a text or (id, start, end) of a turn, got {entry}"
-            )
-        number, (start, end) = place[values[0]], values[1:]
+    for memory_id, start, end in slices_of(keep, plain=document.plain):
+        if memory_id not in place:
+            raise ArgumentError(f"keep: {(memory_id, start, end)} is of no turn that was given")
+        number = place[memory_id]
         if not 0 <= start <= end <= len(document.pieces[number].text):
-            raise ArgumentError(f"keep: {entry} lies outside its text")
+            raise ArgumentError(f"keep: {(memory_id, start, end)} lies outside its text")
         if start < end:
             spans[number].append((start, end))
     for pattern in protection.patterns:
@@ -248,7 +259,20 @@ def _untouchable(
             spans[number] += [
                 found.span() for found in re.finditer(pattern, piece.text) if found.group()
             ]
-    return spans
+    return [
+        [_with_a_word(piece.text, *span) for span in own]
+        for piece, own in zip(document.pieces, spans, strict=True)
+    ]
+
+
+def _with_a_word(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return a slice of white space grown to the next word, or the last: units are words."""
+    if text[start:end].strip():
+        return start, end
+    after = len(text) - len(text[end:].lstrip())
+    if after < len(text):
+        return start, after + 1
+    return max(len(text[:start].rstrip()) - 1, 0), end
 
 
 def _merged(

@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from riemem._tokenizer import encodable
 from riemem.errors import ArgumentError, BudgetTooSmallError
 from riemem.models import token_counter
 from riemem.packing import check_budget, checked_counter
 from riemem.vram import VramBudget
 
-from .document import Document, Piece, read
+from .document import Document, Piece, read, refuse_blanks
 from .fisher import WINDOW
+from .given import listed, slices_of
 from .headers import opening_costs
 from .language_model import LanguageModel, load_language_model
 from .options import Options, presets
@@ -31,6 +33,7 @@ from .scores import (
     order_scores,
     query_words,
     random_scores,
+    recency,
     relevance,
     word_scores,
 )
@@ -150,8 +153,8 @@ class Distiller:
         ----------
         text_or_turns : str or sequence
             A text; or turns: strings, mappings or objects with ``text`` and, where known,
-            ``id``, ``speaker``, ``session``, ``when``, ``score``. Turns are written as
-            :mod:`riemem.packing` writes them: dates once per session, in time order.
+            ``id``, ``speaker``, ``session``, ``when`` (ISO 8601, or a day), ``score``. Turns are
+            written as :mod:`riemem.packing` writes them: dates once per session, in time order.
         token_budget : int
             Most tokens of the result, names and dates included.
         query : str, optional
@@ -164,7 +167,8 @@ class Distiller:
         Raises
         ------
         ArgumentError
-            A negative budget, a slice outside its text, two turns with one id.
+            A negative budget, a slice outside its text, two turns with one id, a ``when`` that
+            is no date.
         BudgetTooSmallError
             Nothing of the text fits, or the untouchable slices do not.
         DTypeError, TextError
@@ -172,19 +176,24 @@ class Distiller:
         ModelNotFoundError, ModelCorruptError
             The language model cannot be had.
         NotFiniteError
-            The model gave NaN; the message names the window.
+            The model gave NaN, and the message names the window; or a turn's score is no number.
         VramBudgetError
             The pass does not fit into the memory budget.
         """
         budget = check_budget(token_budget)
         count, label = self._counter(count_tokens)
-        if query is not None and not isinstance(query, str):
-            raise ArgumentError(f"query: expected a str or None, got {type(query).__name__}")
-        source = text_or_turns if isinstance(text_or_turns, str) else _listed(text_or_turns)
-        slices = tuple(tuple(entry) for entry in keep)
+        if query is not None:
+            if not isinstance(query, str):
+                raise ArgumentError(f"query: expected a str or None, got {type(query).__name__}")
+            encodable(query, "query")
+        source = text_or_turns if isinstance(text_or_turns, str) else listed(text_or_turns)
+        slices = slices_of(keep, plain=isinstance(source, str))
         document = read(source, self.protect, keep=slices)
+        slices = tuple(entry for entry in slices if entry[1] < entry[2])
         whole = document.whole()
         original = count(whole)
+        if original > budget:
+            refuse_blanks(document, slices)
         if original <= budget or not document.units:
             fits = original <= budget
             kept = np.full(len(document.units), fits, np.bool_)
@@ -200,7 +209,7 @@ class Distiller:
             made = self._with_score(self._decided(document))
             return made.distill(source, token_budget=budget, query=query, keep=slices,
                                 count_tokens=count_tokens, cache=cache)  # fmt: skip
-        left_out = self._left_out(document, budget, count, {int(entry[0]) for entry in slices})
+        left_out = self._left_out(document, budget, count)
         if left_out:
             ids = {piece.id for piece in left_out}
             source = [piece for piece in document.pieces if piece.id not in ids]
@@ -260,9 +269,12 @@ class Distiller:
         return token_counter()
 
     def _left_out(
-        self, document: Document, budget: int, count: Callable[[str], int], needed: set[int]
+        self, document: Document, budget: int, count: Callable[[str], int]
     ) -> list[Piece]:
-        """Return the turns beyond `oversample` times the budget, those that scored least."""
+        """Return the turns beyond `oversample` times the budget, those that scored least.
+
+        None of them holds anything that is to be kept in any case.
+        """
         pieces = document.pieces
         if document.plain or self.options.score == "turns" or len(pieces) < 2:
             return []
@@ -278,7 +290,10 @@ class Distiller:
                 low = middle
             else:
                 high = middle
-        return [piece for piece in ranked[low:] if piece.id not in needed]
+        always = (document.kinds & self.protect.binding("always")) != 0
+        needed = set(document.piece_of[document.untouchable | always].tolist())
+        ids = {pieces[number].id for number in needed}
+        return [piece for piece in ranked[low:] if piece.id not in ids]
 
     def _within(
         self,
@@ -355,7 +370,7 @@ class Distiller:
         factor = np.array([self.protect.multiplier(kind) for kind in document.kinds.tolist()])
         result = np.power(scores, options.power) * factor
         if options.decay != "none":
-            weight = relevance(document, query) if options.decay == "rank" else _recency(document)
+            weight = relevance(document, query) if options.decay == "rank" else recency(document)
             floor = options.decay_floor
             result = result * (floor + (1.0 - floor) * weight)
         if query and options.query_boost != 1.0:
@@ -363,18 +378,6 @@ class Distiller:
             hit = [core(document.word(unit)) in asked for unit in range(len(document.units))]
             result = np.where(hit, result * options.query_boost, result)
         return np.asarray(result, np.float64)
-
-
-def _recency(document: Document) -> NDArray[np.float64]:
-    owner = document.line_of if document.plain else document.piece_of
-    return owner / max(int(owner[-1]), 1)
-
-
-def _listed(source: object) -> object:
-    """Return turns as a list, so that an iterator can be read twice."""
-    if isinstance(source, Iterable) and not isinstance(source, (bytes, dict)):
-        return list(source)
-    return source
 
 
 def distill(

@@ -106,13 +106,17 @@ class Protection:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
                 raise ArgumentError(f"protect.{name}: expected a number >= 0, got {value!r}")
-        if isinstance(self.patterns, str):
-            raise ArgumentError("protect.patterns: expected several patterns, got one str")
+        if isinstance(self.patterns, (str, bytes)) or not isinstance(self.patterns, Sequence):
+            raise ArgumentError(
+                f"protect.patterns: expected several patterns, got {type(self.patterns).__name__}"
+            )
         for pattern in self.patterns:
             try:
-                re.compile(pattern)
-            except (re.error, TypeError) as error:  # noqa: PERF203
+                made = re.compile(pattern).pattern
+            except (re.error, TypeError) as error:
                 raise ArgumentError(f"protect.patterns: {pattern!r}: {error}") from error
+            if not isinstance(made, str):
+                raise ArgumentError(f"protect.patterns: {pattern!r}: expected a pattern for text")
 
     def multiplier(self, kind: int) -> float:
         """Return the factor for a unit of this kind."""

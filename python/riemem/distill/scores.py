@@ -184,6 +184,12 @@ def order_scores(document: Document) -> UnitScores:
     return UnitScores(np.arange(size, 0, -1, dtype=np.float64), np.ones(size))
 
 
+def recency(document: Document) -> _Floats:
+    """Return per unit how late its line or turn stands: 0 for the first, 1 for the last."""
+    owner = document.line_of if document.plain else document.piece_of
+    return owner / max(int(owner[-1]), 1)
+
+
 def relevance(document: Document, query: str | None) -> _Floats:
     """Return per unit how relevant its piece is: 1 for the best down to 0 for the last.
 

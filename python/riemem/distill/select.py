@@ -79,6 +79,9 @@ class _Closure:
 
     def of(self, units: Sequence[int]) -> list[int]:
         found: set[int] = set()
+        # What a sentence or line brings is the same for all its words, and is brought once.
+        sentences: set[int] = set()
+        lines: set[int] = set()
         todo = list(units)
         while todo:
             unit = todo.pop()
@@ -86,8 +89,12 @@ class _Closure:
                 continue
             found.add(unit)
             todo += self._members[self._group[unit]]
-            todo += self._bound.get(self._sentence[unit], ())
-            todo += self._labels.get(self._line[unit], ())
+            if (sentence := self._sentence[unit]) not in sentences:
+                sentences.add(sentence)
+                todo += self._bound.get(sentence, ())
+            if (line := self._line[unit]) not in lines:
+                lines.add(line)
+                todo += self._labels.get(line, ())
         return sorted(found)
 
 
@@ -324,7 +331,10 @@ class _Chooser:
         """Try the steps after the first that did not fit, as long as that is worth a count."""
         chosen = self._steps[:size]
         failures = 0
+        too_much: set[tuple[int, ...]] = set()  # many words of one sentence may be one and the same
         for step in self._steps[size:]:
+            if tuple(step) in too_much:
+                continue
             if best is not None and best.kept.any():
                 free = self._budget - best.tokens
                 if free <= 0 or failures >= _PATIENCE:
@@ -336,7 +346,9 @@ class _Chooser:
             found = self._try(entry != NEVER)
             if found is None:
                 failures += 1
+                too_much.add(tuple(step))
                 continue
             chosen.append(step)
+            too_much.clear()
             best = found
         return best
