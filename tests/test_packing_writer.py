@@ -43,15 +43,21 @@ def test_any_choice_is_written_as_if_alone(rows, data):
 
 
 @given(st.lists(ROWS, min_size=1, max_size=7), st.data())
-def test_one_more_is_put_in_where_it_belongs(rows, data):
+def test_a_draft_holds_what_was_added_and_shows_what_would_be(rows, data):
     turns = [SimpleNamespace(id=i, score=0.0, **row) for i, row in enumerate(rows)]
     turns = data.draw(st.permutations(turns))
-    writer = TurnWriter(turns)
-    size = data.draw(st.integers(0, len(turns) - 1))
-    for _ in range(2):  # the same others again and again, as when a budget is filled
-        for last in turns[size:]:
-            assert writer.write([*turns[:size], last]) == format_turns([*turns[:size], last])
-        size = min(size + 1, len(turns) - 1)
+    draft = TurnWriter(turns).draft()
+    chosen = []
+    while len(chosen) < len(turns):
+        left = turns[len(chosen) :]
+        size = data.draw(st.integers(1, len(left)))
+        for more in ([turn] for turn in left), (left[:n] for n in range(len(left) + 1)):
+            for some in more:
+                assert draft.with_more(some) == format_turns([*chosen, *some])
+        draft.add(left[:size])
+        chosen += left[:size]
+        assert len(draft) == len(chosen)
+        assert draft.with_more([]) == format_turns(chosen)
 
 
 def _moment(when):

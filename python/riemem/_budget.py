@@ -15,7 +15,7 @@ A = TypeVar("A")
 def fill(
     ranked: Sequence[A],
     budget: int,
-    size_of: Callable[[list[A]], int],
+    size_of: Callable[[list[A], list[A]], int],
     adds: Sequence[int] | None = None,
 ) -> tuple[list[A], list[A], int]:
     """Return the turns that fit, best first, those that do not, and the size of the former.
@@ -25,13 +25,14 @@ def fill(
     ranked : sequence
     budget : int
     size_of : callable
-        The size of turns put together.
+        The size of the turns that fitted and some more, put together. The former are always the
+        same list, which grows at its end.
     adds : sequence of int, optional
         What each turn adds to any size at least, where somebody can say.
 
     Examples
     --------
-    >>> fill([3, 9, 2], 6, sum)
+    >>> fill([3, 9, 2], 6, lambda chosen, more: sum(chosen) + sum(more))
     ([3, 2], [9], 5)
     """
     chosen: list[A] = []
@@ -47,7 +48,7 @@ def fill(
                 continue
             step = fits
         group = list(ranked[start : start + step])
-        size = size_of([*chosen, *group])
+        size = size_of(chosen, group)
         if size <= budget:
             chosen += group
             used = size
@@ -119,6 +120,8 @@ def checked_counter(count_tokens: object) -> Callable[[str], int]:
 
     def count(text: str) -> int:
         number = count_tokens(text)
+        if type(number) is int and number >= 0:  # a budget takes a hundred counts
+            return number
         if isinstance(number, bool) or not hasattr(number, "__index__"):
             raise DTypeError(
                 f"count_tokens: expected it to return an int, got {type(number).__name__}"

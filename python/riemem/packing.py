@@ -130,13 +130,21 @@ def pack_turns(
     """
     budget = check_budget(token_budget)
     count = checked_counter(count_tokens)
-    ranked, dropped = distinct_turns(turns, worth)
+    ordered = _by_score(turns, worth)
+    ranked, dropped = _distinct(ordered)
     if not ranked:
         return Packing("", 0)
     writer = TurnWriter(ranked)
-    chosen, over, tokens = fill(ranked, budget, lambda some: count(writer.write(some)))
+    draft = writer.draft()
+
+    def size_of(own: Sequence[T], more: Sequence[T]) -> int:
+        if len(draft) < len(own):
+            draft.add(own[len(draft) :])
+        return count(draft.with_more(more))
+
+    chosen, over, tokens = fill(ranked, budget, size_of)
     _require_some(chosen, ranked, budget, count, writer.write)
-    left = _all_dropped(turns, dropped, over, worth)
+    left = _all_dropped(ordered, dropped, over)
     return Packing(writer.write(chosen), tokens, tuple(writer.in_time(chosen)), left)
 
 
@@ -203,7 +211,8 @@ def pack_grouped(
     count = checked_counter(count_tokens)
     if select not in ("hits", "atoms"):
         raise ArgumentError(f"select: expected 'hits' or 'atoms', got {select!r}")
-    ranked, dropped = distinct_turns(turns, worth)
+    ordered = _by_score(turns, worth)
+    ranked, dropped = _distinct(ordered)
     if not ranked:
         return Packing("", 0)
     # A turn without an atom gets one of its own, below every number that is in use.
@@ -223,10 +232,10 @@ def pack_grouped(
     def write(chosen: Sequence[T]) -> str:
         return writer.write_groups(groups(chosen))
 
-    chosen, over, tokens = fill(ranked, budget, lambda some: count(write(some)))
+    chosen, over, tokens = fill(ranked, budget, lambda own, more: count(write([*own, *more])))
     _require_some(chosen, ranked, budget, count, write)
     order = [turn for _, group in groups(chosen) for turn in group]
-    return Packing(write(chosen), tokens, tuple(order), _all_dropped(turns, dropped, over, worth))
+    return Packing(write(chosen), tokens, tuple(order), _all_dropped(ordered, dropped, over))
 
 
 def _headers(
@@ -276,12 +285,10 @@ def _require_some(
 
 
 def _all_dropped(
-    turns: Sequence[T],
-    copies: Sequence[Dropped],
-    over: Sequence[T],
-    worth: Mapping[int, float] | None,
+    ordered: Sequence[T], copies: Sequence[Dropped], over: Sequence[T]
 ) -> tuple[Dropped, ...]:
-    best = {turn.id: place for place, turn in enumerate(_by_score(turns, worth))}
+    """What is left out of turns that stand best first, in their order."""
+    best = {turn.id: place for place, turn in enumerate(ordered)}
     dropped = [*copies, *(Dropped(turn.id, "over budget") for turn in over)]
     return tuple(sorted(dropped, key=lambda item: best[item.id]))
 
@@ -367,10 +374,15 @@ def distinct_turns(
     >>> distinct_turns([])
     ([], [])
     """
+    return _distinct(_by_score(turns, worth))
+
+
+def _distinct(ordered: Sequence[T]) -> tuple[list[T], list[Dropped]]:
+    """The same of turns that stand best first."""
     first: dict[tuple[str | None, str], int] = {}
     seen: set[int] = set()
     ranked, dropped = [], []
-    for turn in _by_score(turns, worth):
+    for turn in ordered:
         if turn.id in seen:
             continue
         seen.add(turn.id)

@@ -34,4 +34,5 @@ def worth(score: float, text: str, weight: float, free: int) -> float:
     """
     if weight == 0.0:
         return score
-    return score - weight * math.log(max(len(text.encode("utf-8")), free) / free)
+    size = len(text) if text.isascii() else len(text.encode("utf-8"))
+    return score if size <= free else score - weight * math.log(size / free)

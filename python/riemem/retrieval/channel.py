@@ -69,7 +69,7 @@ class Shares(Mapping[int, dict[str, float]]):
 
     def __getitem__(self, memory_id: int) -> dict[str, float]:
         place = self._place[memory_id]
-        return {name: float(share[place]) for name, share in self._shares.items()}
+        return {name: share.item(place) for name, share in self._shares.items()}
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._place)

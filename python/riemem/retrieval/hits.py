@@ -8,8 +8,9 @@ from typing import Any
 
 from riemem.errors import ArgumentError, DTypeError
 from riemem.retrieval.channel import ChannelHits
-from riemem.store import Record
+from riemem.store.reads import Shown, metadata_of
 from riemem.store.records import check_text
+from riemem.store.times import format_instant
 from riemem.store.trust import Trust
 
 __all__ = ["Hit", "SearchResult", "check_query", "make_result"]
@@ -104,35 +105,39 @@ def check_query(query: object) -> str:
 
 def make_result(
     found: ChannelHits,
-    records: Mapping[int, Record],
+    rows: Mapping[int, Shown],
     *,
-    explain: bool = False,
-    trusted: Mapping[int, Trust] | None = None,
-    superseded: Mapping[int, Sequence[int]] | None = None,
+    explain: bool,
+    trusted: Mapping[int, Trust],
+    superseded: Mapping[int, Sequence[int]],
 ) -> SearchResult:
     """Join a channel's hits with the memories; one that was forgotten meanwhile is left out."""
     hits = []
-    unknown = Trust()
+    unknown = Trust().mean
     for memory_id, score in found:
-        record = records.get(memory_id)
-        if record is not None:
-            hits.append(
-                Hit(
-                    id=memory_id,
-                    text=record.text,
-                    score=score,
-                    speaker=record.speaker,
-                    session=record.session,
-                    when=record.when,
-                    created_at=record.created_at,
-                    metadata=record.metadata,
-                    channels=dict(found.details.get(memory_id, {})),
-                    why=_in_words(found.details.get(memory_id, {})) if explain else "",
-                    source=(trust := (trusted or {}).get(memory_id, unknown)).source,
-                    trust=trust.mean,
-                    superseded_by=tuple((superseded or {}).get(memory_id, ())),
-                )
+        row = rows.get(memory_id)
+        if row is None:
+            continue
+        _, text, speaker, session, observed_at, created_at, metadata = row
+        shares = dict(found.details.get(memory_id, {}))
+        trust = trusted.get(memory_id)
+        hits.append(
+            Hit(
+                id=memory_id,
+                text=text,
+                score=score,
+                speaker=speaker,
+                session=session,
+                when=format_instant(observed_at),
+                created_at=format_instant(created_at),
+                metadata=metadata_of(metadata),
+                channels=shares,
+                why=_in_words(shares) if explain else "",
+                source=None if trust is None else trust.source,
+                trust=unknown if trust is None else trust.mean,
+                superseded_by=tuple(superseded.get(memory_id, ())),
             )
+        )
     return SearchResult(hits, scoring=found.scoring, skipped=found.notes)
 
 

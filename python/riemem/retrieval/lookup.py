@@ -14,7 +14,7 @@ from riemem.retrieval.hybrid import HybridChannel
 from riemem.retrieval.refine import Refinement, refined
 from riemem.store import Store
 from riemem.store.edges import superseders
-from riemem.store.reads import Row, record_of, rows_by_id
+from riemem.store.reads import Shown, rows_by_id
 from riemem.store.times import format_instant
 from riemem.store.trust import Trust, trust_of
 
@@ -61,7 +61,7 @@ class Looked:
     """
 
     found: ChannelHits
-    rows: Mapping[int, Row] = field(default_factory=dict)
+    rows: Mapping[int, Shown] = field(default_factory=dict)
     trusted: Mapping[int, Trust] = field(default_factory=dict)
     superseded: Mapping[int, Sequence[int]] = field(default_factory=dict)
     explain: bool = False
@@ -71,7 +71,7 @@ class Looked:
         """Return what packing needs, best first."""
         rows = self.rows
         return [
-            FoundTurn(memory_id, row[1], row[2], row[3], format_instant(row[5]), score)
+            FoundTurn(memory_id, row[1], row[2], row[3], format_instant(row[4]), score)
             for memory_id, score in self.found
             if (row := rows.get(memory_id)) is not None
         ]
@@ -84,10 +84,9 @@ class Looked:
             found = ChannelHits(
                 wanted, scoring=found.scoring, notes=found.notes, details=found.details
             )
-        records = {i: record_of(self.rows[i]) for i, _ in found if i in self.rows}
         result = make_result(
             found,
-            records,
+            self.rows,
             explain=self.explain,
             trusted=self.trusted,
             superseded=self.superseded,

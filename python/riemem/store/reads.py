@@ -36,8 +36,12 @@ __all__ += ["first_vectors", "population", "statistics", "stored_vectors"]
 
 _COLUMNS = "id, text, speaker, session, profile, observed_at, created_at, updated_at, metadata, key"
 
-#: id, text, speaker, session, profile, when said, made, changed, metadata, key.
+#: A row with those columns.
 Row = tuple[Any, ...]
+
+#: What a search shows of a memory: times in microseconds, metadata as JSON text.
+_SHOWN = "id, text, speaker, session, observed_at, created_at, metadata"
+Shown = tuple[int, str, "str | None", "str | None", int, int, str]
 
 ORDERS = {
     "time": "observed_at, id",
@@ -153,11 +157,11 @@ def find_ids(store: Store, where: Scope) -> npt.NDArray[np.int64]:
     return np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows))
 
 
-def rows_by_id(store: Store, ids: Iterable[int]) -> dict[int, Row]:
-    """Return the rows of the memories with these ids that (still) exist; see :func:`record_of`."""
+def rows_by_id(store: Store, ids: Iterable[int]) -> dict[int, Shown]:
+    """Return what is shown of the memories with these ids that (still) exist."""
     with store.reading() as connection:
         rows = connection.execute(
-            f"SELECT {_COLUMNS} FROM memories WHERE id IN (SELECT value FROM json_each(?))",
+            f"SELECT {_SHOWN} FROM memories WHERE id IN (SELECT value FROM json_each(?))",
             (json.dumps(list(ids)),),
         ).fetchall()
     return {row[0]: row for row in rows}
@@ -361,6 +365,11 @@ def _column(connection: sqlite3.Connection, sql: str, parameters: tuple[Any, ...
     return [row[0] for row in connection.execute(sql, parameters)]
 
 
+def metadata_of(text: str) -> dict[str, Any]:
+    """Return stored metadata."""
+    return {} if text == "{}" else dict(json.loads(text))
+
+
 def record_of(row: Row) -> Record:
     """Return the memory that a row of the table holds."""
     created_at = format_instant(row[6])
@@ -373,6 +382,6 @@ def record_of(row: Row) -> Record:
         when=format_instant(row[5]),
         created_at=created_at,
         updated_at=created_at if row[7] == row[6] else format_instant(row[7]),
-        metadata={} if row[8] == "{}" else json.loads(row[8]),
+        metadata=metadata_of(row[8]),
         key=row[9],
     )

@@ -33,7 +33,7 @@ from riemem.store.connect import (
     open_reader,
 )
 from riemem.store.filesystem import require_local
-from riemem.store.migrations import refuse_newer
+from riemem.store.migrations import SCHEMA_VERSION, refuse_newer
 
 __all__ = ["Identity", "Store", "Transaction"]
 
@@ -352,10 +352,22 @@ def set_meta(connection: sqlite3.Connection, key: str, value: object) -> None:
 
 def has_table(connection: sqlite3.Connection, name: str) -> bool:
     """Whether the store has a table: one of an older schema, opened read-only, may lack it."""
+    if connection.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION:
+        return True
     found = connection.execute(
         "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,)
     )
     return found.fetchone() is not None
+
+
+def holds_any(connection: sqlite3.Connection, name: str) -> bool:
+    """Whether the store has such a table, and in it a row.
+
+    Many stores hold nothing in many of them; to know that takes a tenth of asking for some ids.
+    """
+    if not has_table(connection, name):
+        return False
+    return bool(connection.execute(f"SELECT EXISTS (SELECT 1 FROM {name})").fetchone()[0])
 
 
 def read_identity(connection: sqlite3.Connection) -> Identity | None:

@@ -16,7 +16,7 @@ from typing import Any
 from riemem.errors import ArgumentError, MemoryNotFoundError
 from riemem.store.filters import Scope
 from riemem.store.reads import require_one
-from riemem.store.sqlite import Store, Transaction, has_table
+from riemem.store.sqlite import Store, Transaction, has_table, holds_any
 from riemem.store.times import format_instant, now_us
 
 __all__ = ["EVENTS", "PRIOR", "Event", "Trust", "count", "history", "log", "mark", "trust_of"]
@@ -181,17 +181,17 @@ def trust_of(store: Store, ids: Sequence[int]) -> dict[int, Trust]:
 
 def read_trust(connection: sqlite3.Connection, ids: Sequence[int] | None) -> dict[int, Trust]:
     """As :func:`trust_of`, within a reading; None: of every memory."""
-    if not has_table(connection, "provenance"):
-        return {}
     narrowed = "" if ids is None else "WHERE memory_id IN (SELECT value FROM json_each(?))"
     given = () if ids is None else (json.dumps(list(ids)),)
-    rows = connection.execute(
-        "SELECT memory_id, source, valid_from, valid_to, confirmed, contradicted "
-        f"FROM provenance {narrowed}",
-        given,
-    ).fetchall()
+    rows: list[tuple[Any, ...]] = []
+    if holds_any(connection, "provenance"):
+        rows = connection.execute(
+            "SELECT memory_id, source, valid_from, valid_to, confirmed, contradicted "
+            f"FROM provenance {narrowed}",
+            given,
+        ).fetchall()
     open_ones: dict[int, int] = {}
-    for column in ("older", "newer"):
+    for column in ("older", "newer") if holds_any(connection, "conflicts") else ():
         chosen = "" if ids is None else f"AND c.{column} IN (SELECT value FROM json_each(?))"
         for memory_id, number in connection.execute(
             f"SELECT c.{column}, count(*) FROM conflicts c JOIN decisions d ON d.id = c.decision "
@@ -222,7 +222,7 @@ def _uses(
     connection: sqlite3.Connection, narrowed: str, given: tuple[str, ...]
 ) -> dict[int, tuple[int, int]]:
     """How often memories were used, and how often that helped; see riemem.store.uses."""
-    if not has_table(connection, "uses"):
+    if not holds_any(connection, "uses"):
         return {}
     return {
         int(memory_id): (int(used), int(helped))
