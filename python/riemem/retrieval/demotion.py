@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -84,15 +85,15 @@ def put_in_order(joined: Fused, edges: Edges, view: CorpusView, passes: Mask) ->
         waiting = later
     if not pairs:
         return joined
-    before = np.concatenate([joined.scores, np.full(len(added), -np.inf)])
-    now = before.copy()
-    _settle(now, pairs)
-    rows = np.concatenate([joined.rows, np.array(added, np.int64)])
-    start = np.where(np.isfinite(before), before, 0.0)
-    shares = {
-        name: np.concatenate([share, np.zeros(len(added))]) for name, share in joined.shares.items()
-    }
-    shares["superseded"] = now - start
+    rows, before, shares = joined.rows, joined.scores, dict(joined.shares)
+    if added:
+        rows = np.concatenate([rows, np.array(added, np.int64)])
+        before = np.concatenate([before, np.full(len(added), -np.inf)])
+        shares = {name: np.append(share, np.zeros(len(added))) for name, share in shares.items()}
+    settled = before.tolist()
+    _settle(settled, pairs)
+    now = np.array(settled)
+    shares["superseded"] = now - np.where(np.isfinite(before), before, 0.0)
     return Fused(rows, now, shares)
 
 
@@ -141,7 +142,7 @@ def _rows_of(ids: list[int], view: CorpusView) -> dict[int, int]:
     }
 
 
-def _settle(now: np.ndarray, pairs: Sequence[tuple[int, int]]) -> None:
+def _settle(now: list[float], pairs: Sequence[tuple[int, int]]) -> None:
     """Raise the newer ones to what they supersede, then put the older ones just below."""
     for _ in range(len(pairs) + 1):
         raised = False
@@ -154,7 +155,7 @@ def _settle(now: np.ndarray, pairs: Sequence[tuple[int, int]]) -> None:
     for _ in range(len(pairs) + 1):
         lowered = False
         for newer, older in pairs:
-            below = np.nextafter(now[newer], -np.inf)
+            below = math.nextafter(now[newer], -math.inf)
             if now[older] > below:
                 now[older] = below
                 lowered = True

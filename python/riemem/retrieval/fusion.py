@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
 
 import numpy as np
@@ -115,6 +116,13 @@ class Ranking:
             )
 
 
+    @cached_property
+    def without_likeness(self) -> Ranking:
+        """This ranking with what the channel "likeness" starts from: all others."""
+        own = {name: weight for name, weight in self.weights.items() if name != "likeness"}
+        return replace(self, weights=own) if 0 < len(own) < len(self.weights) else self
+
+
 @dataclass(frozen=True)
 class Fused:
     """The joined score of some rows, and each channel's share; the shares add up to the score."""
@@ -168,8 +176,10 @@ def fuse(
     if ranking.kernel:
         shares["neighbours"] = neighbour_scores(base, view, passes, ranking.kernel, rows)
     if ranking.answers:
-        asked = [(weight, scores * view.questions) for weight, scores in base]
-        shares["answers"] = neighbour_scores(asked, view, passes, {-1: ranking.answers}, rows)
+        turn_before = {-1: ranking.answers}
+        shares["answers"] = neighbour_scores(
+            base, view, passes, turn_before, rows, factor=view.questions
+        )
     return Fused(rows, sum(shares.values(), np.zeros(rows.size)), shares)
 
 

@@ -243,10 +243,8 @@ class HybridChannel:
             channels["trust"] = self._trust(view)
         kind = query_kind(query)
         rows = None
-        # What "likeness" starts from is found without it.
-        own = {name: w for name, w in wanted.items() if name != "likeness"}
-        likens = 0 < len(own) < len(wanted)
-        bare = replace(ranking, weights=own) if likens else ranking
+        bare = ranking.without_likeness
+        likens = bare is not ranking
         if found is not None and found.rows is not None and ranking.method == "sum":
             best = self._rows_of(found.keys, view).rows[found.rows]
             rows = promising(ranking, channels, passes, best[best < len(view)], k)

@@ -111,8 +111,12 @@ class Likeness:
         rows = first.rows[best]
         chosen = view.ids[rows].tolist()
         positions, counts = rows_of(found.keys, view).positions(rows)
-        vectors = np.split(found.vectors(positions), np.cumsum(counts)[:-1])
-        known = {i: own for i, own in zip(chosen, vectors, strict=True) if len(own)}
+        vectors = found.vectors(positions)
+        known, end = {}, 0
+        for memory_id, count in zip(chosen, counts.tolist(), strict=True):
+            if count:
+                known[memory_id] = vectors[end : end + count]
+                end += count
         centre = centre_of(known, chosen, weights)
         if centre is None:
             return nothing

@@ -53,13 +53,12 @@ def near_best(near: Floats, passes: Mask, k: int, off: float) -> Ids:
     >>> near_best(np.array([3.0, 1.0, 2.9, 9.0]), np.array([1, 1, 1, 0], bool), 1, 0.1).tolist()
     [0, 2]
     """
-    rows = np.flatnonzero(passes)
-    if not 0 < k < rows.size:
-        return rows
-    own = near[rows]
+    if not 0 < k < np.count_nonzero(passes):
+        return np.flatnonzero(passes)
+    own = near if passes.all() else np.where(passes, near, -np.inf)
     # A row that is further below the k-th than both can be off is out.
-    edge = -np.partition(-own, k - 1)[k - 1]
-    found: Ids = rows[own >= edge - 2.0 * off]
+    edge = np.partition(own, own.size - k)[own.size - k]
+    found: Ids = np.flatnonzero(own >= edge - 2.0 * off)
     return found
 
 

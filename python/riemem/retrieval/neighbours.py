@@ -19,6 +19,7 @@ def neighbour_scores(
     passes: Mask,
     kernel: Mapping[int, float],
     rows: Ids,
+    factor: Floats | None = None,
 ) -> Floats:
     """Return ``sum over d of kernel[d] * base[the row d turns later in the session]``; (m,).
 
@@ -33,6 +34,8 @@ def neighbour_scores(
         Weights by distance in turns; negative distances are earlier turns.
     rows : (m,) int64 ndarray
         Rows for which the sum is wanted.
+    factor : (n,) float64 ndarray, optional
+        What the base of each row is multiplied by first.
 
     Raises
     ------
@@ -40,14 +43,21 @@ def neighbour_scores(
         A distance is 0 or beyond :data:`riemem.retrieval.corpus.REACH`.
     """
     total = np.zeros(rows.size)
-    none = len(view)
-    for distance, weight in sorted(kernel.items()):
-        beside = _beside(view, distance)[rows]
-        lends = beside < none
-        beside = np.where(lends, beside, 0)
-        lends &= passes[beside]
-        for own, scores in base:
-            total += weight * own * np.where(lends, scores[beside], 0.0)
+    distances = sorted(kernel)
+    # All distances together: for a hundred rows it is the number of steps that counts.
+    beside = np.array([_beside(view, distance)[rows] for distance in distances])
+    lends = beside < len(view)
+    beside[~lends] = 0
+    lends &= passes[beside]
+    shares = []
+    for own, scores in base:
+        lent_by = scores[beside] if factor is None else scores[beside] * factor[beside]
+        values = np.where(lends, lent_by, 0.0)
+        values *= np.array([kernel[distance] * own for distance in distances])[:, None]
+        shares.append(values)
+    for at in range(len(distances)):
+        for values in shares:
+            total += values[at]
     return total
 
 

@@ -45,6 +45,8 @@ class VectorRows:
         self.rows: Ids = np.where(hit, order[inside] if ids.size else 0, n).astype(np.int64)
         self.single = bool((np.diff(np.sort(owners, kind="stable")) > 0).all())
         self._by_row: Ids = np.argsort(self.rows, kind="stable")
+        # Mostly memories and their vectors were added together.
+        self._alike = keys.size == n and bool((self.rows == np.arange(n)).all())
         counts = np.bincount(self.rows, minlength=n + 1)
         self._starts = np.zeros(n + 2, np.int64)
         np.cumsum(counts, out=self._starts[1:])
@@ -54,6 +56,8 @@ class VectorRows:
 
         `at` are the positions of the vectors; by default all of them.
         """
+        if self._alike and at is None:
+            return scores.copy()
         rows = self.rows if at is None else self.rows[at]
         values = np.zeros(len(self.view) + 1)  # the last for vectors of memories not in the view
         if self.single:
