@@ -62,9 +62,10 @@ def features(memory, conversation: Conversation) -> np.ndarray:
         for scores in main:
             extended = np.append(scores, 0.0)
             for d in KERNEL:
-                rows = view.after[d - 1] if d > 0 else view.before[-d - 1]
+                beside = view.beside.after if d > 0 else view.beside.before
+                rows = beside[abs(d) - 1]
                 columns.append(extended[rows])
-            columns.append(np.append(scores * view.questions, 0.0)[view.before[0]])
+            columns.append(np.append(scores * view.questions, 0.0)[view.beside.before[0]])
         columns += [gathered.channels.get(name, zero) for name in ADDED]
         stacked.append(np.stack([*columns, zero], axis=1))
     return np.array(stacked, np.float32)

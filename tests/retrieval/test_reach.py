@@ -5,8 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from riemem.retrieval.beside import beside
 from riemem.retrieval.embedding import MAX_CHUNKS
 from riemem.retrieval.narrowing import with_neighbours
 from riemem.retrieval.neighbours import lent, neighbour_scores
@@ -15,26 +17,46 @@ from riemem.retrieval.vector_rows import VectorRows
 
 @given(st.integers(1, 12), st.data())
 def test_the_rows_within_reach_are_the_union_of_all_sides(n, data):
-    # n, one place past the rows, is the neighbour that is not there.
-    side = st.lists(st.integers(0, n), min_size=n, max_size=n)
-    before = tuple(np.array(data.draw(side), np.int32) for _ in range(3))
-    after = tuple(np.array(data.draw(side), np.int32) for _ in range(3))
+    sessions = data.draw(st.lists(st.sampled_from([-1, 0, 1, 4]), min_size=n, max_size=n))
+    said = data.draw(st.permutations(range(n)))
+    turns = {s: [i for i in said if sessions[i] == s] for s in (0, 1, 4)}
+    order = [i for own in turns.values() for i in own]
+    found = beside(np.array(order, np.int64), np.array([sessions[i] for i in order], np.int32), n)
+
+    def turn_at(i, distance):
+        """The row so many turns later; n, one place past the rows, is the one that is not there."""
+        own = turns.get(sessions[i], [])
+        at = own.index(i) + distance if own else -1
+        return own[at] if 0 <= at < len(own) else n
+
+    before = [[turn_at(i, -d) for i in range(n)] for d in (1, 2, 3)]
+    after = [[turn_at(i, d) for i in range(n)] for d in (1, 2, 3)]
+    assert [own.tolist() for own in found.before] == before
+    assert [own.tolist() for own in found.after] == after
     rows = np.array(sorted(data.draw(st.sets(st.integers(0, n - 1)))), np.int64)
 
     class View(SimpleNamespace):
         def __len__(self) -> int:
             return n
 
-    view = View(before=before, after=after)
-    expected = np.unique(np.concatenate([rows, *(own[rows] for own in (*before, *after))]))
-    found = with_neighbours(rows, view)
-    assert found.dtype == np.int64
-    assert found.tolist() == expected[expected < n].tolist()
+    asks = np.array(data.draw(st.lists(st.sampled_from([0.0, 1.0]), min_size=n, max_size=n)))
+    cache = {}
+    view = View(
+        beside=found, questions=asks, cached=lambda name, make: cache.setdefault(name, make())
+    )
+    own = rows.tolist()
+    expected = {*own, *(side[i] for side in (*before, *after) for i in own)} - {n}
+    together = with_neighbours(rows, view)
+    assert together.dtype == np.int64
+    assert together.tolist() == sorted(expected)
 
     base = np.linspace(-1.0, 1.0, n)
     padded = [*base.tolist(), 0.0]
     sums = [0.5 * padded[before[0][i]] + 0.25 * padded[after[1][i]] for i in range(n)]
-    assert lent(base, view, {-1: 0.5, 2: 0.25}).tolist() == sums
+    assert lent(base, view, {-1: 0.5, 2: 0.25}).tolist() == pytest.approx(sums, abs=1e-15)
+    asked = [*(base * asks).tolist(), 0.0]
+    sums = [own + 0.3 * asked[before[0][i]] for i, own in enumerate(sums)]
+    assert lent(base, view, {-1: 0.5, 2: 0.25}, 0.3).tolist() == pytest.approx(sums, abs=1e-15)
 
     passes = np.array(data.draw(st.lists(st.booleans(), min_size=n, max_size=n)), np.bool_)
     lends = [*passes.tolist(), False]
@@ -43,8 +65,8 @@ def test_the_rows_within_reach_are_the_union_of_all_sides(n, data):
         + 0.25 * (padded[after[1][i]] if lends[after[1][i]] else 0.0)
         for i in rows.tolist()
     ]
-    found = neighbour_scores([(1.0, base)], view, passes, {-1: 0.5, 2: 0.25}, rows)
-    assert found.tolist() == some
+    gained = neighbour_scores([(1.0, base)], view, passes, {-1: 0.5, 2: 0.25}, rows)
+    assert gained.tolist() == some
 
 
 @given(st.integers(1, 12), st.integers(1, 3), st.data())

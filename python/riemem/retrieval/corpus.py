@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from riemem.retrieval.beside import Beside, beside
 from riemem.retrieval.derived import Derived
 from riemem.retrieval.lines import Lines, Turn, day_of, lines_of, named, turn_of, words_of
 from riemem.retrieval.postings import PART_TEXTS, Postings, PostingsView
@@ -20,14 +21,11 @@ from riemem.store import Store
 from riemem.store.segments import worth_keeping, write_segments
 from riemem.store.sqlite import get_meta
 
-__all__ = ["REACH", "Corpus", "CorpusView", "Turn", "day_of"]
+__all__ = ["Corpus", "CorpusView", "Turn", "day_of"]
 
 Ids = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
-
-#: How far neighbours are known, in turns.
-REACH = 3
 
 # Rows of forgotten and changed memories are kept, hidden, until they outnumber the others.
 _MOST_HIDDEN = 1024
@@ -56,8 +54,8 @@ class CorpusView:
         ``L / (L + 20)``, L = characters of text and caption.
     questions : (n,) float64 ndarray
         1 where the text ends with a question mark.
-    before, after : tuples of (n,) int32 ndarrays
-        The row 1, 2, ... turns earlier and later in the session; n where there is none.
+    beside : Beside
+        The neighbours of each row in its session.
     """
 
     version: int
@@ -68,8 +66,7 @@ class CorpusView:
     days: npt.NDArray[np.int32]
     substance: Floats
     questions: Floats
-    before: tuple[npt.NDArray[np.int32], ...]
-    after: tuple[npt.NDArray[np.int32], ...]
+    beside: Beside
     postings: PostingsView
     _derived: Derived
     _cache: dict[str, Any]
@@ -345,7 +342,6 @@ class Corpus:
         self._postings.adopt([lines.words for lines in new])
 
     def _make_view(self) -> CorpusView:
-        before, after = self._neighbours()
         return CorpusView(
             self._version,
             self._ids,
@@ -355,27 +351,16 @@ class Corpus:
             self._days,
             self._sizes / (self._sizes + 20.0),
             self._questions,
-            before,
-            after,
+            self._beside(),
             self._postings.view(),
             self._derived,
             {},
         )
 
-    def _neighbours(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        n = self._ids.size
+    def _beside(self) -> Beside:
         rows = np.flatnonzero(self._alive & (self._sessions >= 0))
         order = rows[np.lexsort((self._ids[rows], self._observed[rows], self._sessions[rows]))]
-        session = self._sessions[order]
-        before, after = [], []
-        for distance in range(1, REACH + 1):
-            earlier, later = np.full(n, n, np.int32), np.full(n, n, np.int32)
-            same = session[distance:] == session[:-distance]
-            left, right = order[:-distance][same], order[distance:][same]
-            earlier[right], later[left] = left, right
-            before.append(earlier)
-            after.append(later)
-        return tuple(before), tuple(after)
+        return beside(order, self._sessions[order], self._ids.size)
 
 
 def _numbers(numbers: dict[str, int], names: Sequence[str]) -> npt.NDArray[np.int32]:

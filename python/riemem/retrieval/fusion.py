@@ -115,7 +115,6 @@ class Ranking:
                 f"brevity: expected a weight >= 0 and at least 1 token, got {self.brevity}"
             )
 
-
     @cached_property
     def without_likeness(self) -> Ranking:
         """This ranking with what the channel "likeness" starts from: all others."""
@@ -199,9 +198,8 @@ def added_up(
             if name in ("dense", "lexical"):
                 base += share
     base[~passes] = 0.0
-    total += lent(base, view, ranking.kernel)
-    if ranking.answers:
-        total += lent(base * view.questions, view, {-1: ranking.answers})
+    if ranking.kernel or ranking.answers:
+        total += lent(base, view, ranking.kernel, ranking.answers)
     return total
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from riemem.retrieval.beside import REACH
 from riemem.retrieval.channel import Ids
 from riemem.retrieval.corpus import CorpusView, Floats, Mask
 from riemem.retrieval.fusion import Ranking, weights_for
@@ -91,8 +92,8 @@ def with_neighbours(rows: Ids, view: CorpusView) -> Ids:
     """The rows and everything within reach of them in their sessions; ascending."""
     within = np.zeros(len(view) + 1, np.bool_)  # the last for neighbours that are not there
     within[rows] = True
-    for side in (*view.before, *view.after):
-        within[np.minimum(side[rows], len(view))] = True
+    own = view.beside
+    within[own.lane[own.place[rows][:, None] + np.arange(-REACH, REACH + 1)]] = True
     together: Ids = np.flatnonzero(within[:-1])
     return together
 

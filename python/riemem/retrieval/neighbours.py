@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from riemem.errors import ArgumentError
-from riemem.retrieval.corpus import REACH, CorpusView, Floats, Ids, Mask
+from riemem.retrieval.beside import REACH
+from riemem.retrieval.corpus import CorpusView, Floats, Ids, Mask
 
 __all__ = ["lent", "neighbour_scores"]
 
@@ -61,16 +62,32 @@ def neighbour_scores(
     return total
 
 
-def lent(base: Floats, view: CorpusView, kernel: Mapping[int, float]) -> Floats:
-    """The same sum for all rows and of one base, of rows that pass, to rounding; shape (n,)."""
-    padded = np.append(base, 0.0)
-    total = np.zeros(base.size)
+def lent(
+    base: Floats, view: CorpusView, kernel: Mapping[int, float], answers: float = 0.0
+) -> Floats:
+    """The same sum for all rows and of one base, of rows that pass, to rounding; shape (n,).
+
+    Also `answers` times the base of the turn before, where that one is a question.
+    """
+    own = view.beside
+    along = np.append(base, 0.0)[own.lane]
+    weights = np.zeros(2 * REACH + 1)
     for distance, weight in kernel.items():
-        total += weight * np.take(padded, _beside(view, distance))  # faster for int32
-    return total
+        weights[REACH + _checked(distance)] = weight
+    total = np.correlate(along, weights, "same")
+    if answers:
+        asks = view.cached("asks", lambda: np.append(view.questions, 0.0)[own.lane])
+        total[1:] += answers * (along * asks)[:-1]
+    found: Floats = total[own.place]
+    return found
 
 
 def _beside(view: CorpusView, distance: int) -> npt.NDArray[np.int32]:
+    own = view.beside
+    return own.after[distance - 1] if _checked(distance) > 0 else own.before[-distance - 1]
+
+
+def _checked(distance: int) -> int:
     if distance == 0 or abs(distance) > REACH:
         raise ArgumentError(f"kernel: expected distances within {REACH}, got {distance}")
-    return view.after[distance - 1] if distance > 0 else view.before[-distance - 1]
+    return distance

@@ -15,7 +15,7 @@ __all__ = ["first_person_scores", "opening_scores"]
 
 def opening_scores(view: CorpusView) -> Floats:
     """1 for the first turn of each session and for memories in no session, else 0; shape (n,)."""
-    return view.cached("opening", lambda: (view.before[0] == len(view)).astype(np.float64))
+    return view.cached("opening", lambda: (view.beside.before[0] == len(view)).astype(np.float64))
 
 
 def first_person_scores(view: CorpusView) -> Floats:

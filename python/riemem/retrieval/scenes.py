@@ -25,7 +25,7 @@ def scene_gains(scores: Floats, view: CorpusView, passes: Mask, share: float) ->
     best = rows[np.lexsort((view.ids[rows], -scores[rows]))[:SEEDS]]
     n = len(view)
     for seed in best:
-        for side in (view.before, view.after):
+        for side in (view.beside.before, view.beside.after):
             for distance in range(_SIDE):
                 row = int(side[distance][seed])
                 if row < n and passes[row]:
