@@ -137,7 +137,7 @@ def pack_turns(
     writer = TurnWriter(ranked)
     draft = writer.draft()
 
-    def size_of(own: Sequence[T], more: Sequence[T]) -> int:
+    def size_of(own: list[T], more: list[T]) -> int:
         if len(draft) < len(own):
             draft.add(own[len(draft) :])
         return count(draft.with_more(more))
@@ -232,7 +232,7 @@ def pack_grouped(
     def write(chosen: Sequence[T]) -> str:
         return writer.write_groups(groups(chosen))
 
-    chosen, over, tokens = fill(ranked, budget, lambda own, more: count(write([*own, *more])))
+    chosen, over, tokens = fill(ranked, budget, lambda own, more: count(write(own + more)))
     _require_some(chosen, ranked, budget, count, write)
     order = [turn for _, group in groups(chosen) for turn in group]
     return Packing(write(chosen), tokens, tuple(order), _all_dropped(ordered, dropped, over))

@@ -210,7 +210,7 @@ class _Packer:
         """Return the share of the gold in the text that the packer would make, and its size."""
         distinct = self._sizes.distinct(rows)
         adds = [self._sizes.adds[row] for row in distinct]
-        chosen, _, tokens = fill(distinct, budget, lambda own, more: size_of([*own, *more]), adds)
+        chosen, _, tokens = fill(distinct, budget, lambda own, more: size_of(own + more), adds)
         reached = {self._turns[row].group for row in chosen}
         return sum(g in reached for g in self._gold) / len(self._gold), float(tokens)
 
