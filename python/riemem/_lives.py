@@ -209,7 +209,7 @@ class LifeMethods:
         ...     memory.maintain(now="2026-05-01T10:00:00Z", policy="half-life").counts
         {'active': 0, 'warm': 0, 'cold': 0, 'archived': 1}
         """
-        moment = now_us() if now is None else parse_instant(now, "now")
+        moment = None if now is None else parse_instant(now, "now")
         if progress is not None and not callable(progress):
             raise DTypeError(f"progress: expected a function, got {type(progress).__name__}")
         name = self._scope(profile, None, None).profile

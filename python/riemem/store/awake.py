@@ -28,7 +28,7 @@ from riemem.lifecycle import DIM, STATES, Lives, Policy, advance, distance, poli
 from riemem.store.filters import Scope
 from riemem.store.reads import find_ids, require_one
 from riemem.store.sqlite import Store, get_meta, has_table, set_meta
-from riemem.store.times import format_instant
+from riemem.store.times import format_instant, now_us
 from riemem.store.uses import Log, cut_log, read_log
 
 __all__ = ["Asleep", "Life", "Maintained", "life_of", "maintain", "states"]
@@ -105,14 +105,14 @@ class _Loaded(NamedTuple):
 def maintain(
     store: Store,
     profile: str,
-    now: int,
+    now: int | None,
     *,
     policy: str | Policy | None = None,
     seed: int = 0,
     replay: bool = False,
     progress: Progress | None = None,
 ) -> Maintained:
-    """Bring the memories of a profile to an instant; none is ever removed.
+    """Bring the memories of a profile to an instant, or to the clock's; none is ever removed.
 
     Raises
     ------
@@ -128,18 +128,20 @@ def maintain(
     for _ in range(_ATTEMPTS):
         with store.snapshot() as connection:
             loaded = _load(connection, profile)
+        # Only now, so that a process which was done meanwhile is no clock that went backwards.
+        moment = now_us() if now is None else now
         rule = _policy(loaded.saved, policy, seed)
         fresh = replay or loaded.saved is None or rule.as_dict() != loaded.saved["policy"]
-        if not fresh and loaded.saved is not None and now < loaded.saved["now"]:
+        if not fresh and loaded.saved is not None and moment < loaded.saved["now"]:
             raise ArgumentError(
                 f"now: expected an instant not before the last maintenance, "
-                f"{format_instant(loaded.saved['now'])}, got {format_instant(now)}; if the clock "
-                "was wrong then, replay=True begins again from the log"
+                f"{format_instant(loaded.saved['now'])}, got {format_instant(moment)}; if the "
+                "clock was wrong then, replay=True begins again from the log"
             )
         lives = Lives.new(loaded.lives.ids, loaded.lives.born) if fresh else loaded.lives
         if not fresh:
             _check_seen(loaded)
-        done = advance(rule, lives, loaded.log.events, now, progress)
+        done = advance(rule, lives, loaded.log.events, moment, progress)
         if done is None:
             raise CancelledError("maintain: cancelled; nothing was changed")
         moved, new = done
@@ -148,9 +150,9 @@ def maintain(
             (int(i), a, b) for i, a, b in zip(lives.ids, before, new, strict=True) if a != b
         )
         report = Maintained(
-            format_instant(now), rule.kind, {s: new.count(s) for s in STATES}, changed
+            format_instant(moment), rule.kind, {s: new.count(s) for s in STATES}, changed
         )
-        saved = {"now": now, "policy": rule.as_dict()}
+        saved = {"now": moment, "policy": rule.as_dict()}
         rows = _rows(loaded, moved, new)
         if (not rows and saved == loaded.saved) or _write(store, profile, loaded, saved, rows):
             return report

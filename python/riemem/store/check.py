@@ -174,13 +174,20 @@ def _check_labels(connection: sqlite3.Connection, report: CheckReport) -> None:
 
 def _check_words(store: Store, report: CheckReport) -> None:
     with store.exclusive() as connection:
+        # Waits for other writers, who may be changing the tables that the words are kept in.
+        connection.execute("BEGIN IMMEDIATE")
         try:
             # The 1 asks to compare with the view as well, in versions that need to be asked.
             connection.execute(
                 "INSERT INTO memories_fts (memories_fts, rank) VALUES ('integrity-check', 1)"
             )
         except sqlite3.DatabaseError as error:
+            if "locked" in str(error) or "busy" in str(error):
+                raise
             report.problems.append(f"words: do not agree with the texts ({error})")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
 
 
 def _some(ids: list[int]) -> str:

@@ -298,7 +298,8 @@ def forget(store: Store, where: Scope, ids: Sequence[int] | None = None) -> Forg
             wanted.parameters,
         ).fetchall()
         gone = [int(row[0]) for row in found]
-        missing = [] if ids is None else [i for i in ids if i not in set(gone)]
+        there = set(gone)
+        missing = [] if ids is None else [i for i in ids if i not in there]
         if missing:
             shown = ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
             raise MemoryNotFoundError(
