@@ -25,7 +25,7 @@ from riemem.store.migrations import migrate, refuse_newer
 from riemem.store.schema import APPLICATION_ID, MIN_SQLITE, PAGE_SIZE
 
 __all__ = ["DURABILITY", "IN_MEMORY", "connect", "explain_errors", "inspect_path"]
-__all__ += ["open_reader"]
+__all__ += ["Frozen", "open_reader", "reopened", "unchanged"]
 
 IN_MEMORY = ":memory:"
 
@@ -159,6 +159,14 @@ def explain_errors(path: str, timeout: float = 0.0) -> Iterator[None]:
         raise StoreError(f"{path}: {text}") from error
 
 
+def reopened(connection: sqlite3.Connection, timeout: float) -> sqlite3.Connection | None:
+    """Return a connection to what the file is now, or None where this one still shows that."""
+    if not (isinstance(connection, Frozen) and connection.changed()):
+        return None
+    _check_identity(fresh := open_reader(connection.path, timeout), connection.path)
+    return fresh
+
+
 def open_reader(path: str, timeout: float) -> sqlite3.Connection:
     """Return one more connection for reading a store that is open already."""
     return _configured(_open_readonly(path, timeout), "full", True)
@@ -186,11 +194,68 @@ def _open_readonly(path: str, timeout: float) -> sqlite3.Connection:
         # the store nobody is writing, and it can be read as it lies.
         if _has_log(path) or "locked" in str(error):
             raise
-        return _open(path, "ro", timeout, "&immutable=1")
+        return _open_frozen(path, timeout)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+class Frozen(sqlite3.Connection):
+    """A connection that takes no locks and sees no log, for a store that nobody writes to.
+
+    Whoever does write makes a log first and changes the file after that, so :meth:`changed` says
+    whether what was read may be torn or old.
+    """
+
+    path: str
+    _seen: object
+
+    def changed(self) -> bool:
+        """Whether anybody wrote to the store, or is about to, since it was opened."""
+        return self._seen != _state(self.path)
+
+
+def _state(path: str) -> tuple[object, ...]:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return (None, False)
+    return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, _has_log(path))
+
+
+def _open_frozen(path: str, timeout: float) -> Frozen:
+    seen = _state(path)
+    frozen = sqlite3.connect(
+        f"file:{urllib.parse.quote(path)}?mode=ro&immutable=1",
+        timeout=timeout, isolation_level=None, check_same_thread=False, uri=True, factory=Frozen,
+    )  # fmt: skip
+    frozen.path, frozen._seen = path, seen
+    return frozen
+
+
+@contextmanager
+def unchanged(connection: sqlite3.Connection) -> Iterator[None]:
+    """Hold what is read inside to one state of the file, where no lock does that.
+
+    Raises
+    ------
+    StoreLockedError
+        Another process wrote meanwhile; what was read is not to be believed.
+    """
+    try:
+        yield
+    except (sqlite3.Error, StoreError) as error:
+        if not (isinstance(connection, Frozen) and connection.changed()):
+            raise
+        cause: Exception | None = error
+    else:
+        if not (isinstance(connection, Frozen) and connection.changed()):
+            return
+        cause = None
+    raise StoreLockedError(
+        f"{connection.path}: another process wrote to the store while it was read; try again"
+    ) from cause
 
 
 def _configured(

@@ -15,7 +15,6 @@ import numpy.typing as npt
 from riemem.errors import MemoryNotFoundError
 from riemem.store.connect import IN_MEMORY
 from riemem.store.filters import Scope
-from riemem.store.migrations import SCHEMA_VERSION
 from riemem.store.records import Record
 from riemem.store.sqlite import Identity, Store, get_meta, read_identity, require_identity
 from riemem.store.times import format_instant
@@ -330,6 +329,7 @@ def statistics(store: Store, where: Scope) -> dict[str, Any]:
         vectors = connection.execute("SELECT count(*) FROM vectors").fetchone()[0]
         identity = read_identity(connection)
         erasing = get_meta(connection, "erasing") is not None
+        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     return {
         "path": store.path,
         "profile": where.profile,
@@ -345,7 +345,7 @@ def statistics(store: Store, where: Scope) -> dict[str, Any]:
         "embedder": identity.embedder if identity else None,
         "dim": identity.dim if identity else None,
         "rendering": identity.rendering if identity else None,
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": version,
         "sqlite_version": sqlite3.sqlite_version,
         "file_bytes": _size(store.path),
         "log_bytes": _size(os.path.realpath(store.path) + "-wal"),

@@ -27,10 +27,13 @@ from riemem.errors import (
 from riemem.store.connect import (
     DURABILITY,
     IN_MEMORY,
+    Frozen,
     connect,
     explain_errors,
     inspect_path,
     open_reader,
+    reopened,
+    unchanged,
 )
 from riemem.store.filesystem import require_local
 from riemem.store.migrations import SCHEMA_VERSION, refuse_newer
@@ -190,6 +193,8 @@ class Store:
                 yield self._reader
             return
         with self._holding(self._read_lock), explain_errors(self.path, self.timeout):
+            if isinstance(self._reader, Frozen):
+                self._follow()
             connection = self._reader
             if connection.in_transaction:  # inside a write to a store in memory
                 yield connection
@@ -197,11 +202,24 @@ class Store:
             connection.execute("BEGIN")
             self._reading = threading.get_ident()
             try:
-                yield connection
+                if isinstance(connection, Frozen):
+                    with unchanged(connection):
+                        yield connection
+                else:
+                    yield connection
             finally:
                 self._reading = None
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
+
+    def _follow(self) -> None:
+        """Open the file again where others wrote to it and no lock or log told of that."""
+        fresh = reopened(self._reader, self.timeout)
+        if fresh is not None:
+            self._finalizer.detach()
+            self._reader.close()
+            self._writer = self._reader = fresh
+            self._finalizer = weakref.finalize(self, _close_connections, (fresh, fresh), self._pid)
 
     @contextmanager
     def snapshot(self) -> Iterator[sqlite3.Connection]:
@@ -219,7 +237,8 @@ class Store:
             connection = open_reader(self.path, self.timeout)
             try:
                 connection.execute("BEGIN")
-                yield connection
+                with unchanged(connection):
+                    yield connection
             finally:
                 connection.close()
 
