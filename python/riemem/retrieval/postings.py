@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -17,6 +17,9 @@ __all__ = ["PART_TEXTS", "Part", "Postings", "PostingsView", "in_order", "merged
 
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
+
+#: Texts, and how often each holds a word or several taken as one.
+Entries = tuple[Ints, "Ints | Floats"]
 
 #: Most texts in one part.
 PART_TEXTS = 2048
@@ -85,6 +88,8 @@ class PostingsView:
     lengths : (n,) int32 ndarray
         Words of each text.
     alive : (n,) bool ndarray
+    words : set of str
+        Every word of the parts, and maybe some that came later.
     """
 
     parts: tuple[Part, ...]
@@ -94,6 +99,7 @@ class PostingsView:
     n_alive: int
     total_length: int
     stem: Stemmer
+    words: Set[str]
 
     def bm25(self, query: str, *, k1: float = 0.8, b: float = 0.4) -> tuple[Floats, float]:
         """Score every text.
@@ -118,58 +124,59 @@ class PostingsView:
         -----
         O(texts that hold a word of the query). Robertson and Zaragoza, 2009.
         """
-        scores = np.zeros(self.lengths.size)
+        found: list[Entries] = []
+        most: list[float] = []  # what a text can gain by each of them
         bound = 0.0
-        if self.n_alive == 0:
-            return scores, bound
-        mean = max(1.0, self.total_length / self.n_alive)
-        for stem in dict.fromkeys(self.stem(query_words(query))):
-            texts, times = self._holding(stem)
-            held = self._living(texts)
+        for stem in dict.fromkeys(self.stem(query_words(query))) if self.n_alive else ():
+            own = self._holding(stem)
+            held = self._living(own)
             if held == 0:
-                texts, times = self._holding_like(stem)
-                held = self._living(texts)
+                own = self._holding_like(stem)
+                held = self._living(own)
             if held == 0:
                 continue
             idf = float(np.log1p((self.n_alive - held + 0.5) / (held + 0.5)))
             bound += idf * (k1 + 1.0)
-            damped = times + k1 * (1.0 - b + (b / mean) * self.lengths[texts])
-            scores[texts] += idf * (k1 + 1.0) * times / damped
-        return scores, bound
+            found += own
+            most += [idf * (k1 + 1.0)] * len(own)
+        if not found:
+            return np.zeros(self.lengths.size), bound
+        texts = np.concatenate([entries[0] for entries in found])
+        times = np.concatenate([entries[1] for entries in found])
+        gains = np.repeat(most, [entries[0].size for entries in found])
+        mean = max(1.0, self.total_length / self.n_alive)
+        damped = times + k1 * (1.0 - b + (b / mean) * self.lengths[texts])
+        scores = np.bincount(texts, gains * times / damped, self.lengths.size)
+        return scores.astype(np.float64, copy=False), bound
 
     def first_person(self) -> Floats:
         """How much each text speaks of its speaker; see :attr:`Part.first_person`; shape (n,)."""
         return np.concatenate([np.empty(0), *(part.first_person for part in self.parts)])
 
-    def _living(self, texts: Ints) -> int:
+    def _living(self, found: Sequence[Entries]) -> int:
         if self.n_alive == self.alive.size:
-            return texts.size
-        return int(np.count_nonzero(self.alive[texts]))
+            return sum([texts.size for texts, _ in found])
+        return sum([int(np.count_nonzero(self.alive[texts])) for texts, _ in found])
 
-    def _holding_like(self, stem: str) -> tuple[Ints, Floats]:
-        """The same for all words that one slip of the pen makes of this one."""
-        wanted = set(slips(stem))
-        like: set[str] = set().union(*(part.number.keys() & wanted for part in self.parts))
-        found = [self._holding(word) for word in sorted(like)]
+    def _holding_like(self, stem: str) -> list[Entries]:
+        """The same for all words that one slip of the pen makes of this one, as one word."""
+        like = sorted(slips(stem) & self.words)
+        found = [entries for word in like for entries in self._holding(word)]
         if not found:
-            return np.empty(0, np.int32), np.empty(0)
-        every = np.concatenate([own for own, _ in found])
-        texts, place = np.unique(every, return_inverse=True)
-        times = np.zeros(texts.size)
-        np.add.at(times, place, np.concatenate([own for _, own in found]))
-        return texts, times
+            return []
+        texts, place = np.unique(np.concatenate([own[0] for own in found]), return_inverse=True)
+        times = np.bincount(place, np.concatenate([own[1] for own in found]))
+        return [(texts, times.astype(np.float64, copy=False))]
 
-    def _holding(self, stem: str) -> tuple[Ints, Floats]:
-        """The texts that hold a word, removed ones included, and how often each does."""
-        texts = [np.empty(0, np.int32)]
-        times = [np.empty(0, np.int32)]
+    def _holding(self, stem: str) -> list[Entries]:
+        """The texts that hold a word, removed ones included, and how often each does; by part."""
+        found: list[Entries] = []
         for part, numbers in zip(self.parts, self.numbers, strict=True):
             word = part.number.get(stem)
             if word is not None:
                 own = slice(part.starts[word], part.starts[word + 1])
-                texts.append(numbers[own])
-                times.append(part.times[own])
-        return np.concatenate(texts), np.concatenate(times).astype(np.float64)
+                found.append((numbers[own], part.times[own]))
+        return found
 
 
 class Postings:
@@ -198,6 +205,7 @@ class Postings:
         self._numbers: list[Ints] = []  # a part's texts, numbered over all parts
         self._lengths: Ints = np.empty(0, np.int32)
         self._alive: npt.NDArray[np.bool_] = np.empty(0, np.bool_)
+        self._words: set[str] = set()  # of all parts; it only grows, so views may share it
 
     def __len__(self) -> int:
         return self._lengths.size
@@ -216,6 +224,7 @@ class Postings:
         if not parts:
             return
         for part in parts:
+            self._words.update(part.words)
             self._firsts.append(self._firsts[-1] + len(self._parts[-1]) if self._parts else 0)
             self._parts.append(part)
             while len(self._parts) > 1 and self._mergeable(*self._parts[-2:]):
@@ -258,6 +267,7 @@ class Postings:
             int(np.count_nonzero(self._alive)),
             int(self._lengths[self._alive].sum(dtype=np.int64)),
             self._stem,
+            self._words,
         )
 
     def make(self, texts: Sequence[str]) -> Part:
