@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -88,11 +89,14 @@ def check_budget(token_budget: object) -> int:
     >>> check_budget(1000)
     1000
     """
-    if isinstance(token_budget, bool) or not hasattr(token_budget, "__index__"):
+    try:
+        budget = operator.index(token_budget)  # type: ignore[arg-type]
+    except TypeError:  # also an array, which has the method and refuses
+        budget = None
+    if budget is None or isinstance(token_budget, bool):
         raise DTypeError(
             f"token_budget: expected an int, got {type(token_budget).__name__} {token_budget!r:.40}"
         )
-    budget = int(token_budget.__index__())
     if budget < 0:
         raise ArgumentError(f"token_budget: expected an int >= 0, got {budget}")
     return budget

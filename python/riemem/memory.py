@@ -460,7 +460,7 @@ class Memory(LifeMethods, DoubtMethods):
         ------
         ArgumentError, DTypeError
         """
-        if order not in reads.ORDERS:
+        if not isinstance(order, str) or order not in reads.ORDERS:
             raise ArgumentError(f"order: expected one of {sorted(reads.ORDERS)}, got {order!r}")
         return reads.find_records(
             self._store,

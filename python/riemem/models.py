@@ -262,8 +262,8 @@ def find(name_or_path: str | os.PathLike[str]) -> Path:
         return folder
     if "\0" not in text and text.strip():
         folder = Path(text).expanduser()
-        if folder.is_dir():
-            if not (folder / "config.json").is_file():
+        if os.path.isdir(folder):  # also where the name is none, or the folder above is closed
+            if not os.path.isfile(folder / "config.json"):
                 raise ModelCorruptError(f"model folder {folder}: it holds no config.json")
             return folder
         snapshot = _hugging_face_snapshot(text)
@@ -271,7 +271,7 @@ def find(name_or_path: str | os.PathLike[str]) -> Path:
             return snapshot
     known = ", ".join(SOURCES)
     raise ModelNotFoundError(
-        f"model {text!r} is not a known name ({known}), not a folder, and not an id in the "
+        f"model {text!r:.200} is not a known name ({known}), not a folder, and not an id in the "
         "local Hugging Face cache; the known ones are fetched with: riemem models pull NAME"
     )
 

@@ -53,8 +53,10 @@ class CrossEncoder:
         self, path: str | os.PathLike[str], *, batch_size: int = 16, max_tokens: int = 512
     ) -> None:
         folder = Path(path)
-        if not (folder / "config.json").is_file():
-            raise ModelNotFoundError(f"path: no cross-encoder at {folder} (config.json is missing)")
+        if not os.path.isfile(folder / "config.json"):
+            raise ModelNotFoundError(
+                f"path: no cross-encoder at {os.fspath(path)!r:.200} (config.json is missing)"
+            )
         if batch_size < 1 or max_tokens < 8:
             raise ArgumentError(
                 f"batch_size, max_tokens: expected at least 1 and 8, got {batch_size}, {max_tokens}"

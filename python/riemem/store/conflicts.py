@@ -194,9 +194,11 @@ def _uncount(connection: sqlite3.Connection, now: Conflict) -> None:
 
 
 def _one(connection: sqlite3.Connection, profile: str, conflict: int) -> tuple[Any, ...]:
-    row: tuple[Any, ...] | None = connection.execute(
-        f"{_SELECT} WHERE k.id = ? AND k.profile = ?", (conflict, profile)
-    ).fetchone()
+    row: tuple[Any, ...] | None = None
+    if conflict < 2**63:  # the largest number that SQLite has
+        row = connection.execute(
+            f"{_SELECT} WHERE k.id = ? AND k.profile = ?", (conflict, profile)
+        ).fetchone()
     if row is None:
         raise ArgumentError(f"conflict: there is no conflict {conflict} in this profile")
     return row

@@ -24,6 +24,14 @@ __all__ = ["check_target", "replacing", "temporary_beside"]
 _SUFFIX = ".riemem-part"
 
 
+def _is_name(text: str) -> bool:
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:  # half of a character is in no name
+        return False
+    return True
+
+
 def check_target(path: str | os.PathLike[str], name: str, store: str | None = None) -> Path:
     """Return where a file is to be written; links are followed.
 
@@ -45,18 +53,20 @@ def check_target(path: str | os.PathLike[str], name: str, store: str | None = No
     text = os.fspath(path)
     if not isinstance(text, str):
         raise DTypeError(f"{name}: expected str or path, got {type(text).__name__}")
-    if not text or "\0" in text:
+    if not text or "\0" in text or not _is_name(text):
         raise ArgumentError(f"{name}: expected the path of a file, got {text!r}")
     target = Path(os.path.realpath(text))
-    if target.is_dir():
+    if os.path.isdir(target):  # False where the system refuses to say
         raise ArgumentError(f"{name}: {text} is a directory, expected the path of a file")
-    if not target.parent.is_dir():
+    if not os.path.isdir(target.parent):
         raise ArgumentError(f"{name}: the folder {target.parent} does not exist")
     if store is not None:
         own = os.path.realpath(store)
         for file in (own, f"{own}-wal", f"{own}-shm", f"{own}-journal"):
             with contextlib.suppress(FileNotFoundError):
-                if str(target) == file or (target.exists() and os.path.samefile(target, file)):
+                if str(target) == file or (
+                    os.path.exists(target) and os.path.samefile(target, file)
+                ):
                     raise ArgumentError(f"{name}: {text} belongs to the store that is open")
     return target
 

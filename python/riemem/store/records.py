@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -149,9 +150,12 @@ def check_integer(value: object, name: str, minimum: int) -> int:
     >>> check_integer(3, "k", 0)
     3
     """
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:  # also an array, which has the method and refuses
+        number = None
+    if number is None or isinstance(value, bool):
         raise DTypeError(f"{name}: expected an int, got {type(value).__name__} {_brief(value)}")
-    number = int(value.__index__())
     if number < minimum:
         raise ArgumentError(f"{name}: expected an int >= {minimum}, got {number}")
     return number

@@ -6,7 +6,6 @@ import io
 import os
 import sqlite3
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any, TypeVar
 
 from riemem.errors import ArgumentError, DTypeError, InputFileError, OutputFileError
@@ -83,9 +82,11 @@ def read_from(source: Any, read: Callable[[Iterable[bytes], str], T]) -> T:
         with open(source, "rb") as file:
             return read(file, os.fsdecode(source))
     except (OSError, ValueError) as error:
-        if isinstance(error, OSError) or "null byte" in str(error):
+        no_name = isinstance(error, UnicodeEncodeError) or "null byte" in str(error)
+        if isinstance(error, OSError) or no_name:
             why = getattr(error, "strerror", None) or str(error)
-            raise InputFileError(f"path: cannot read {source!s}: {why}") from error
+            shown = repr(source) if no_name else str(source)
+            raise InputFileError(f"path: cannot read {shown}: {why}") from error
         raise
 
 
@@ -102,7 +103,7 @@ def back_up(store: Store, target: str | os.PathLike[str]) -> int:
     OutputFileError
     """
     path = check_target(target, "path", None if store.path == IN_MEMORY else store.path)
-    if Path(f"{path}-wal").exists():
+    if os.path.exists(f"{path}-wal"):
         raise ArgumentError(f"path: {path} is a store that is open; expected another path")
     # One after the other: what SQLite's copy says about the disk gets its type from the store.
     with explained(path), temporary_beside(path) as temporary:
