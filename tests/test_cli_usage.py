@@ -163,6 +163,31 @@ def test_a_missing_store_ends_with_3_and_is_not_made(words: list[str], tmp_path:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_home_without_room_for_a_store_names_the_way_out(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("a file where the folder should be")
+    result = CliRunner(env={"RIEMEM_STORE": None, "XDG_DATA_HOME": str(tmp_path / "home")}).invoke(
+        cli, ["add", "tea", "--embedder", "hashing"]
+    )
+    assert result.exit_code == 3
+    assert result.stderr.startswith("riemem: error: store: the folder ")
+    assert "riemem: hint: --store FILE or RIEMEM_STORE names another place" in result.stderr
+
+
+def test_a_store_that_may_only_be_read_is_checked_and_says_what_was_not(tmp_path: Path) -> None:
+    store = tmp_path / "me.db"
+    words = ["--store", str(store), "--embedder", "hashing"]
+    runner = CliRunner()
+    assert runner.invoke(cli, ["add", "tea", *words]).exit_code == 0
+    assert "skipped" not in runner.invoke(cli, ["check", *words]).stdout
+    store.chmod(0o444)
+    result = runner.invoke(cli, ["check", *words])
+    assert result.exit_code == 0, result.stderr
+    assert "skipped: words: not compared with the texts" in result.stdout
+    assert json.loads(runner.invoke(cli, ["check", "--json", *words]).stdout)["check"]["skipped"]
+    assert runner.invoke(cli, ["check", "--repair", *words]).exit_code == 3
+    assert runner.invoke(cli, ["check", "--conflicts", *words]).exit_code == 3
+
+
 def test_a_stranger_file_is_left_alone(tmp_path: Path) -> None:
     store = tmp_path / "notes.txt"
     store.write_bytes(b"these are my notes, not a database\n" * 100)

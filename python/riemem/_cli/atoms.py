@@ -19,7 +19,7 @@ __all__ = ["COMMANDS"]
 @with_store(readonly=True)
 def cluster_command(opener: Opener, limit: int, as_json: bool) -> None:
     """Print the atoms of a profile, largest first: number, size, a few words, members."""
-    with opener.open_for_atoms() as memory:
+    with opener.open_if_writable() as memory:
         found = memory.atoms()
     members = sum(atom.size for atom in found)
     largest = found[0].size / members if found else 0.0

@@ -203,7 +203,7 @@ def recall_command(
     The context goes to standard output, and what it cost to standard error.
     """
     options = _options(given) | {"layout": layout, "delimited": delimited, "k": k}
-    with opener.open() if layout == "flat" else opener.open_for_atoms() as memory:
+    with opener.open() if layout == "flat" else opener.open_if_writable() as memory:
         context = memory.recall(query, token_budget=token_budget, **options)
     document = {"query": query, "token_budget": token_budget, **asdict(context)}
     emit(as_json, document, context.text)

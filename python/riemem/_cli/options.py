@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ..errors import RiememError, StoreError
+from ..errors import RiememError, StoreError, StoreReadOnlyError
 from ..store.times import parse_instant
 
 if TYPE_CHECKING:
@@ -48,6 +48,12 @@ class MissingStoreError(StoreError):
     """A command that only reads or changes memories was given a file that does not exist."""
 
     hint = 'riemem add "some text" makes a store; --store FILE or RIEMEM_STORE names one'
+
+
+class NoFolderError(StoreReadOnlyError):
+    """The default store has no place here, such as a home that may not be written to."""
+
+    hint = "--store FILE or RIEMEM_STORE names another place"
 
 
 class Instant(_TextParam):
@@ -134,7 +140,7 @@ class Opener:
         if not self.create:
             self.require()
         elif self.is_default:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._make_folder()
         return Memory.open(
             self.path,
             embedder=load_embedder(self.embedder),
@@ -145,8 +151,16 @@ class Opener:
             adaptive=adaptive,
         )
 
-    def open_for_atoms(self) -> Memory:
-        """Open for writing if that is possible, so that atoms are made once and kept."""
+    def _make_folder(self) -> None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise NoFolderError(
+                f"store: the folder {self.path.parent} cannot be made: {error.strerror}"
+            ) from error
+
+    def open_if_writable(self) -> Memory:
+        """Open for writing if that is possible, for what can be done without."""
         from ..errors import StoreError
 
         try:

@@ -70,7 +70,7 @@ def plot_map_command(
     """Draw the memories along the first two directions of the metric, hubs marked."""
     from ..plots import memory_map
 
-    with opener.open_for_atoms() if colour == "atom" else opener.open() as memory:
+    with opener.open_if_writable() if colour == "atom" else opener.open() as memory:
         picture = memory_map(memory, colour=colour, session=session, limit=limit)
     _written(picture, output, as_json)
 
@@ -86,7 +86,7 @@ def plot_timeline_command(
     """Draw when the memories were said, and to which session, speaker or atom they belong."""
     from ..plots import timeline
 
-    with opener.open_for_atoms() if colour == "atom" else opener.open() as memory:
+    with opener.open_if_writable() if colour == "atom" else opener.open() as memory:
         picture = timeline(memory, colour=colour, session=session)
     _written(picture, output, as_json)
 
@@ -111,7 +111,7 @@ def plot_atoms_command(opener: Opener, output: str, as_json: bool) -> None:
     """Draw the growth of atoms against memories, and their sizes."""
     from ..plots import atom_growth
 
-    with opener.open_for_atoms() as memory:
+    with opener.open_if_writable() as memory:
         picture = atom_growth(memory)
     _written(picture, output, as_json)
 

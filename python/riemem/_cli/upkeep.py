@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -51,7 +52,7 @@ def stats_command(
 @click.option(
     "--conflicts", is_flag=True, help="Instead: whether the memories agree with each other."
 )
-@with_store()
+@with_store(readonly=True)
 def check_command(opener: Opener, repair: bool, conflicts: bool, as_json: bool) -> int:
     """Prove that vectors, words and labels agree with the memories. Exit code 3 if they do not.
 
@@ -62,18 +63,21 @@ def check_command(opener: Opener, repair: bool, conflicts: bool, as_json: bool) 
         if repair:
             raise click.UsageError("--conflicts: expected no --repair beside it")
         return _check_conflicts(opener, as_json)
-    with opener.open() as memory, progress("check") as bar:
+    # Without a repair a store that may only be read is proved too, all but the index of words.
+    opened = replace(opener, readonly=False).open() if repair else opener.open_if_writable()
+    with opened as memory, progress("check") as bar:
         report = memory.check(repair=repair, progress=bar)
     counts = ", ".join(f"{number} {name}" for name, number in report.counts.items())
     lines = [f"repaired: {item}" for item in report.repaired]
     lines += [f"problem: {item}" for item in report.problems]
+    lines += [f"skipped: {item}" for item in report.skipped]
     lines.append(f"{'in order' if report.ok else 'NOT in order'}: {counts}")
     emit(as_json, {"check": report.as_dict()}, "\n".join(map(safe, lines)))
     return 0 if report.ok else 3
 
 
 def _check_conflicts(opener: Opener, as_json: bool) -> int:
-    with opener.open() as memory:
+    with replace(opener, readonly=False).open() as memory:
         found = memory.check_conflicts()
 
     def text() -> str:

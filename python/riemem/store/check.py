@@ -35,6 +35,8 @@ class CheckReport:
         What was rebuilt, with ``repair=True``.
     counts : dict
         Memories, vectors, labels.
+    skipped : list of str
+        What could not be compared here, and why.
     unembedded : list of int
         Memories whose vectors are missing or wrong; only an embedder can make them again.
     """
@@ -42,6 +44,7 @@ class CheckReport:
     problems: list[str] = field(default_factory=list)
     repaired: list[str] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
+    skipped: list[str] = field(default_factory=list)
     unembedded: list[int] = field(default_factory=list)
 
     @property
@@ -56,6 +59,7 @@ class CheckReport:
             "problems": list(self.problems),
             "repaired": list(self.repaired),
             "counts": dict(self.counts),
+            "skipped": list(self.skipped),
         }
 
 
@@ -88,7 +92,9 @@ def check_store(store: Store) -> CheckReport:
         newest = connection.execute("SELECT coalesce(max(revision), 0) FROM memories").fetchone()[0]
         if newest > int(get_meta(connection, "revision") or 0):
             report.problems.append("meta: the revision is behind the newest memory")
-    if not store.readonly:
+    if store.readonly:
+        report.skipped.append("words: not compared with the texts, the store is open read-only")
+    else:
         _check_words(store, report)
     return report
 
