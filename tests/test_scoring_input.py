@@ -313,7 +313,7 @@ def test_searches_from_many_threads_agree():
     assert not failures
 
 
-@pytest.mark.parametrize("kernel", ["topk", "scores", "quadratic_rows", "row_stats"])
+@pytest.mark.parametrize("kernel", ["topk", "scores", "quadratic_rows", "rows_times", "row_stats"])
 def test_c49_the_kernels_release_the_interpreter_lock(kernel):
     points, queries = data(20_000, 64), data(4, 64, seed=1)
     metric = FisherMetric.fit(points[:500])
@@ -324,6 +324,7 @@ def test_c49_the_kernels_release_the_interpreter_lock(kernel):
         "topk": (p.kernel.topk, *shared, 10, "auto"),
         "scores": (p.kernel.scores, *shared, "auto", np.empty((4, 20_000))),
         "quadratic_rows": (_backend.core.quadratic_rows, points, metric.mean, metric.whitening()),
+        "rows_times": (_backend.core.rows_times, points.astype(np.float64), metric.whitening()),
         "row_stats": (_backend.core.row_stats, points),
     }[kernel]
 

@@ -258,6 +258,28 @@ Array<double> quadratic(const py::array_t<float>& rows, const Array<double>& mea
     return out;
 }
 
+Array<double> times(const Array<double>& rows, const Array<double>& matrix,
+                    const std::string& nonzero, const std::string& isa) {
+    if (rows.ndim() != 2) throw InvalidArgument("rows: expected a 2-d array");
+    const auto count = static_cast<std::size_t>(rows.shape(0));
+    const auto d = static_cast<std::size_t>(rows.shape(1));
+    const double* values = matrix_of(matrix, d, d, "matrix");
+    if (nonzero != "all" && nonzero != "upper" && nonzero != "lower") {
+        throw InvalidArgument("nonzero: expected 'all', 'upper' or 'lower', got '" + nonzero + "'");
+    }
+    const Nonzero part = nonzero == "upper"   ? Nonzero::upper
+                         : nonzero == "lower" ? Nonzero::lower
+                                              : Nonzero::all;
+    Array<double> out({rows.shape(0), rows.shape(1)});
+    double* data = out.mutable_data();
+    const Isa chosen = resolve_isa(isa);
+    {
+        const py::gil_scoped_release release;
+        rows_times(rows.data(), count, values, d, part, chosen, data);
+    }
+    return out;
+}
+
 }  // namespace
 
 // noconvert everywhere: a silent conversion would make every call copy its arrays.
@@ -298,6 +320,8 @@ void bind_fused_topk(py::module_& module) {
     module.def("row_stats", &row_stats, rows, arg("isa") = "auto");
     module.def("quadratic_rows", &quadratic, rows, arg("mean").noconvert(),
                arg("whitening").noconvert(), arg("isa") = "auto");
+    module.def("rows_times", &times, rows, arg("matrix").noconvert(), arg("nonzero") = "all",
+               arg("isa") = "auto");
 }
 
 }  // namespace riemem

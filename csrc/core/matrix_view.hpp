@@ -5,6 +5,10 @@
 
 namespace riemem {
 
+// Which elements of a square matrix may differ from zero: the diagonal and those on one side of
+// it, or all.
+enum class Nonzero { all, upper, lower };
+
 template <typename T>
 struct MatrixView {
     T* data = nullptr;

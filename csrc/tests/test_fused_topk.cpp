@@ -166,6 +166,34 @@ RIEMEM_TEST(quadratic_rows_do_not_depend_on_isa_or_position) {
     }
 }
 
+RIEMEM_TEST(rows_times_is_one_chain_of_fused_steps_on_each_isa) {
+    for (std::size_t d : {1u, 3u, 8u, 13u, 37u, 64u}) {
+        for (Nonzero nonzero : {Nonzero::all, Nonzero::upper, Nonzero::lower}) {
+            std::vector<double> x(6 * d), matrix(d * d), got(6 * d);
+            for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<double>(i + 1));
+            for (std::size_t t = 0; t < d; ++t) {
+                for (std::size_t j = 0; j < d; ++j) {
+                    const bool zero = (nonzero == Nonzero::upper && j < t) ||
+                                      (nonzero == Nonzero::lower && j > t);
+                    matrix[t * d + j] = zero ? 0.0 : std::cos(static_cast<double>(5 * t + j));
+                }
+            }
+            for (Isa isa : available_isas()) {
+                for (std::size_t count : {1u, 4u, 6u}) {
+                    rows_times(x.data(), count, matrix.data(), d, nonzero, isa, got.data());
+                    for (std::size_t i = 0; i < count * d; ++i) {
+                        double want = 0.0;
+                        for (std::size_t t = 0; t < d; ++t) {
+                            want = std::fma(x[i / d * d + t], matrix[t * d + i % d], want);
+                        }
+                        CHECK(same_bits(want, got[i]));
+                    }
+                }
+            }
+        }
+    }
+}
+
 RIEMEM_TEST(float32_scores_stay_inside_their_bound) {
     for (Isa isa : available_isas()) {
         const FusedTopkKernels& kernels = fused_topk_kernels(isa);

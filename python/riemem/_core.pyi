@@ -169,6 +169,12 @@ def quadratic_rows(
     whitening: NDArray[np.float64],
     isa: str = "auto",
 ) -> NDArray[np.float64]: ...
+def rows_times(
+    rows: NDArray[np.float64],
+    matrix: NDArray[np.float64],
+    nonzero: str = "all",
+    isa: str = "auto",
+) -> NDArray[np.float64]: ...
 def scatter_add(
     rows: NDArray[np.float32] | NDArray[np.float64],
     shift: NDArray[np.float64],

@@ -12,7 +12,6 @@ from riemem.errors import ArgumentError, NotFiniteError
 
 COVARIANCES = ("full", "low_rank", "paper")
 
-_BLOCK = 4  # vectors per matrix product, always padded to this: bits do not depend on the batch
 _ROWS = 4096  # rows centred together: bounds the workspace
 _FOREIGN = 1e-9  # share of the old scatter by which a removal may go negative through rounding
 _TAME = 1e100  # rows of float32 about a shift below this cannot overflow when squared
@@ -210,11 +209,20 @@ class Factors:
         self.degenerate = trace <= reference.ZERO_TRACE * float(mean @ mean)
         self.ridge_value = 1.0 if self.degenerate else ridge * trace / d
         self.whitening = _frozen(np.ascontiguousarray(self._whiten(trace)))
-        # Laid out by rows: a few vectors times a transposed matrix take BLAS three times as long.
         self.whitening_transposed = _frozen(np.ascontiguousarray(self.whitening.T))
         # Squared Mahalanobis length below which a vector counts as the mean itself.
         largest = min(float((self.whitening**2).sum()), 1.0 / max(self.ridge_value, _TINY))
         self.at_mean = reference.ZERO_TRACE * float(mean @ mean) * largest
+
+    def whiten(self, centred: F64) -> F64:
+        """``(q - mean) W`` of centred queries; a row's bits do not depend on the others."""
+        nonzero = "all" if self._model == "paper" else "upper"
+        return _backend.core.rows_times(np.ascontiguousarray(centred), self.whitening, nonzero)
+
+    def weigh(self, white: F64) -> F64:
+        """``Sigma^-1 (q - mean)`` of whitened queries, likewise."""
+        nonzero = "all" if self._model == "paper" else "lower"
+        return _backend.core.rows_times(white, self.whitening_transposed, nonzero)
 
     def _whiten(self, trace: float) -> F64:
         """Matrix W with ``W W' = Sigma^-1``: upper triangular unless the model is "paper"."""
@@ -363,15 +371,6 @@ def _require_invertible(spectrum: F64) -> None:
 def _frozen(array: F64) -> F64:
     array.flags.writeable = False
     return array
-
-
-def blocked_product(rows: F64, matrix: F64) -> F64:
-    """Rows times a square matrix, always in products of one shape."""
-    count, d = rows.shape
-    padded = np.zeros((-(-count // _BLOCK), _BLOCK, d))
-    padded.reshape(-1, d)[:count] = rows
-    out: F64 = np.matmul(padded, matrix).reshape(-1, d)[:count]
-    return out
 
 
 def row_dots(x: F64, y: F64) -> F64:

@@ -30,7 +30,6 @@ from riemem._gaussian import (
     Factors,
     Moments,
     Spectrum,
-    blocked_product,
     row_dots,
 )
 from riemem._gaussian_device import DeviceMoments, device_moments, moment_rows
@@ -407,8 +406,8 @@ class FisherMetric:
         """Weights, offsets and squared Mahalanobis lengths of float64 queries."""
         state = self._current()
         centred = queries - state.mean
-        white = blocked_product(centred, state.whitening)
-        w = blocked_product(white, state.whitening_transposed)
+        white = state.whiten(centred)
+        w = state.weigh(white)
         offsets = -row_dots(w, np.broadcast_to(state.mean, w.shape))
         return w, offsets, row_dots(white, white)
 

@@ -109,4 +109,9 @@ std::int64_t row_norms(MatrixView<const float> rows, Isa isa, double* norms);
 void quadratic_rows(MatrixView<const float> rows, const double* mean, const double* whitening,
                     std::size_t rank, Isa isa, double* out);
 
+// out_ij = sum_t x_it matrix_tj, x (count, d) and matrix (d, d) in C order; each element is one
+// chain of fused multiply-adds in the order of t, so it does not depend on the other rows.
+void rows_times(const double* x, std::size_t count, const double* matrix, std::size_t d,
+                Nonzero nonzero, Isa isa, double* out);
+
 }  // namespace riemem

@@ -138,4 +138,16 @@ void quadratic_rows(MatrixView<const float> rows, const double* mean, const doub
     });
 }
 
+void rows_times(const double* x, std::size_t count, const double* matrix, std::size_t d,
+                Nonzero nonzero, Isa isa, double* out) {
+    const FusedTopkKernels& kernels = fused_topk_kernels(isa);
+    const std::size_t read = count * d * d * sizeof(double);
+    const std::size_t threads = read < fused::kSerialBytes ? 1 : num_threads();
+    parallel_for((count + 3) / 4, threads, [&](std::size_t group) {
+        const std::size_t first = group * 4;
+        const std::size_t own = std::min<std::size_t>(4, count - first);
+        kernels.fold(x + first * d, own, matrix, d, nonzero, out + first * d);
+    });
+}
+
 }  // namespace riemem

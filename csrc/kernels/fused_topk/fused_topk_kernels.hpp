@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/cpu.hpp"
+#include "core/matrix_view.hpp"
 
 namespace riemem {
 
@@ -76,6 +77,10 @@ struct FusedTopkKernels {
     // to lanes[i], column c to lane c % 8.
     void (*quadratic_panel)(const double* centred, const double* panel, std::size_t begin,
                             std::size_t end, double lanes[4][8]);
+    // Up to four rows (count, d) times a matrix (d, d): element j is fma(x_t, matrix_tj, element)
+    // for increasing t, from 0.
+    void (*fold)(const double* x, std::size_t count, const double* matrix, std::size_t d,
+                 Nonzero nonzero, double* out);
 };
 
 const FusedTopkKernels& fused_topk_kernels_scalar();

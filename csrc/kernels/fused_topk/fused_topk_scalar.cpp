@@ -2,6 +2,7 @@
 #include <bit>
 #include <limits>
 
+#include "kernels/fused_topk/fused_topk_fold.inl.hpp"
 #include "kernels/fused_topk/fused_topk_kernels.hpp"
 
 namespace riemem {
@@ -153,7 +154,7 @@ void quadratic_panel(const double* centred, const double* panel, std::size_t beg
 
 constexpr FusedTopkKernels kKernels = {
     kScalarLanes, roundings, roundings, score_single, score_panel, score_int8,      widen,
-    extremes,     select,    dot_pair,  square_norm,  divide,      quadratic_panel,
+    extremes,     select,    dot_pair,  square_norm,  divide,      quadratic_panel, fold,
 };
 
 }  // namespace

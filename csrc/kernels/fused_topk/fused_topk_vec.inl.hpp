@@ -1,6 +1,7 @@
 // The kernels on vector types. Included once by each fused_topk_<isa>.cpp.
 #pragma once
 
+#include "kernels/fused_topk/fused_topk_fold.inl.hpp"
 #include "kernels/fused_topk/fused_topk_kernels.hpp"
 #include "simd/vec.hpp"
 
@@ -290,7 +291,7 @@ void quadratic_panel(const double* centred, const double* panel, std::size_t beg
 
 constexpr FusedTopkKernels kKernels = {
     kLanes,   single_roundings, panel_roundings, score_single, score_panel, score_int8,      widen,
-    extremes, select,           dot_pair,        square_norm,  divide,      quadratic_panel,
+    extremes, select,           dot_pair,        square_norm,  divide,      quadratic_panel, fold,
 };
 
 }  // namespace
