@@ -1,13 +1,11 @@
-// Rows times a square matrix, for every instruction set: a plain loop, which the compiler turns
-// into vectors, because each element is a chain of fused steps of its own.
+// Rows times a square matrix, part of fused_topk_vec.inl.hpp: loops that the compiler turns into
+// vectors, because each element is a chain of fused steps of its own.
 #pragma once
 
 #include "kernels/fused_topk/fused_topk_kernels.hpp"
 
 namespace riemem {
 namespace {
-
-constexpr std::size_t kSteps = 4;  // rows of the matrix that are added together
 
 // kCount rows, one after the other at x and out, times the rows [t, t + kTaken) of the matrix, from
 // element begin to end. The steps of an element keep their order; it is read and written once.
@@ -30,13 +28,13 @@ inline void fold_steps(const double* x, const double* matrix, std::size_t d, std
 template <std::size_t kCount>
 void fold_rows(const double* x, const double* matrix, std::size_t d, Nonzero nonzero, double* out) {
     for (std::size_t j = 0; j < kCount * d; ++j) out[j] = 0.0;
-    for (std::size_t t = 0; t < d; t += kSteps) {
+    for (std::size_t t = 0; t < d; t += kFoldSteps) {
         // All that may differ from zero in any row of the group.
         const std::size_t left = d - t;
         const std::size_t begin = nonzero == Nonzero::upper ? t : 0;
-        const std::size_t end = nonzero == Nonzero::lower && left > kSteps ? t + kSteps : d;
-        if (left >= kSteps) {
-            fold_steps<kCount, kSteps>(x, matrix, d, t, begin, end, out);
+        const std::size_t end = nonzero == Nonzero::lower && left > kFoldSteps ? t + kFoldSteps : d;
+        if (left >= kFoldSteps) {
+            fold_steps<kCount, kFoldSteps>(x, matrix, d, t, begin, end, out);
         } else {
             for (std::size_t u = 0; u < left; ++u) {
                 fold_steps<kCount, 1>(x, matrix, d, t + u, begin, end, out);

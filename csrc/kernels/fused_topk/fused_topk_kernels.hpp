@@ -13,6 +13,7 @@ constexpr std::size_t kBlockRows = 256;        // rows scored, bounded and skipp
 constexpr std::size_t kMostLanes = 16;         // queries in one panel, at most
 constexpr std::size_t kMostPairs = 64;         // queries in one int8 pass, at most
 constexpr std::size_t kQuadraticColumns = 32;  // columns of the whitening matrix in one panel
+constexpr std::size_t kFoldSteps = 4;          // rows of a matrix that are added together
 
 // Per-row constants of one block, as float32: cos = cos_scale * dot, rie = rie_scale * dot_w +
 // scale * offset + bias. For float32 rows cos_scale is inv_norm and rie_scale is scale; for int8
@@ -78,7 +79,8 @@ struct FusedTopkKernels {
     void (*quadratic_panel)(const double* centred, const double* panel, std::size_t begin,
                             std::size_t end, double lanes[4][8]);
     // Up to four rows (count, d) times a matrix (d, d): element j is fma(x_t, matrix_tj, element)
-    // for increasing t, from 0.
+    // for increasing t, from 0. Of a triangle, groups of kFoldSteps rows are read as far as any of
+    // them may differ from zero.
     void (*fold)(const double* x, std::size_t count, const double* matrix, std::size_t d,
                  Nonzero nonzero, double* out);
 };

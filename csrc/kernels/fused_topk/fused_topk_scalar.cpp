@@ -1,8 +1,8 @@
 // The kernels as plain loops: the reading copy, and what runs where no vector unit is known.
 #include <bit>
+#include <cmath>
 #include <limits>
 
-#include "kernels/fused_topk/fused_topk_fold.inl.hpp"
 #include "kernels/fused_topk/fused_topk_kernels.hpp"
 
 namespace riemem {
@@ -148,6 +148,22 @@ void quadratic_panel(const double* centred, const double* panel, std::size_t beg
         }
         for (std::size_t c = 0; c < kQuadraticColumns; ++c) {
             lanes[i][c % 8] += projection[c] * projection[c];
+        }
+    }
+}
+
+void fold(const double* x, std::size_t count, const double* matrix, std::size_t d, Nonzero nonzero,
+          double* out) {
+    for (std::size_t i = 0; i < count * d; ++i) out[i] = 0.0;
+    for (std::size_t t = 0; t < d; ++t) {
+        const std::size_t first = t / kFoldSteps * kFoldSteps;
+        const std::size_t begin = nonzero == Nonzero::upper ? first : 0;
+        const std::size_t end =
+            nonzero == Nonzero::lower && d - first > kFoldSteps ? first + kFoldSteps : d;
+        for (std::size_t i = 0; i < count; ++i) {
+            for (std::size_t j = begin; j < end; ++j) {
+                out[i * d + j] = std::fma(x[i * d + t], matrix[t * d + j], out[i * d + j]);
+            }
         }
     }
 }
