@@ -136,6 +136,29 @@ def test_what_a_pattern_marks_is_read_however_low_its_turn_stands() -> None:
     assert "ZX-81" in always.text
 
 
+@pytest.mark.parametrize(
+    ("sentence", "negation"),
+    [("Он не ест орехи и мясо", "не"), ("Hij eet nooit noten of vlees", "nooit"),
+     ("On nie je orzechów ani mięsa", "nie"), ("Han äter inte nötter eller kött", "inte"),
+     ("هو لا يأكل المكسرات أبدا", "لا"), ("הוא לא אוכל אגוזים ובשר", "לא"),
+     ("वह मेवे नहीं खाता है", "नहीं"), ("Anh ấy không ăn các loại hạt", "không"),
+     ("Dia tidak makan kacang dan daging", "tidak"),
+     ("Αυτός δεν τρώει ξηρούς καρπούς", "δεν"), ("彼はナッツを食べないし肉も好む", "ない"),
+     ("彼はナッツを食べません", "ません"), ("เขาไม่กินถั่วเพราะแพ้", "ไม่"),
+     ("그는 견과류를 먹지 않는다", "않"), ("그는 견과류를 안 먹는다", "안"),
+     ("他不吃坚果因为过敏", "不")],
+)  # fmt: skip
+def test_no_language_is_made_to_say_the_opposite(sentence: str, negation: str) -> None:
+    for budget in range(1, len(sentence)):
+        for seed in range(3):
+            try:
+                said = distill(sentence, token_budget=budget, score="random", seed=seed,
+                               count_tokens=len).text  # fmt: skip
+            except BudgetTooSmallError:
+                continue
+            assert not said or negation in said, (budget, said)
+
+
 @settings(max_examples=300)
 @given(
     st.text(alphabet="ab .\n\t\u3000\u200d\u0301会ไ🐢'", max_size=40),

@@ -26,12 +26,14 @@ from .words import (
     RELATIVE_DAYS,
     TIME_NOUNS,
     WEEKDAYS,
+    WRITTEN_NEGATIONS,
 )
 
 __all__ = ["Kind", "Protection", "classify", "core", "groups_of"]
 
 _RULES = ("off", "sentence", "always")
 _EDGES = " \t\n\"'“”‘’«»()[]{}<>.,;:!?…*_~`。，！？；：、"
+_WRITTEN = re.compile("|".join(WRITTEN_NEGATIONS))
 _HEAD_WORDS = 3  # a negation takes the words up to the first content word along, at most so many
 _DATE_FILLERS = frozenset({"of", "the", "in", "on", "last", "next", "this", "ago", "past", "every"})
 
@@ -192,8 +194,22 @@ def classify(text: str, units: Sequence[Unit]) -> list[int]:
         word = text[unit.start : unit.end]
         opens = number == 0 or units[number - 1].sentence != unit.sentence
         kinds.append(_kind(word, opens))
+    if not text.isascii():
+        _mark_written_negations(text, units, kinds)
     _mark_dates([core(text[u.start : u.end]) for u in units], units, kinds)
     return kinds
+
+
+def _mark_written_negations(text: str, units: Sequence[Unit], kinds: list[int]) -> None:
+    """Mark every unit that holds a part of a negation: units may end in the middle of a word."""
+    at = 0
+    for found in _WRITTEN.finditer(text):
+        while at < len(units) and units[at].end <= found.start():
+            at += 1
+        part = at
+        while part < len(units) and units[part].start < found.end():
+            kinds[part] |= Kind.NEGATION
+            part += 1
 
 
 def _kind(word: str, opens: bool) -> int:

@@ -11,6 +11,7 @@ __all__ = [
     "RELATIVE_DAYS",
     "TIME_NOUNS",
     "WEEKDAYS",
+    "WRITTEN_NEGATIONS",
 ]
 
 
@@ -18,11 +19,31 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# What turns a statement round. German, French, Spanish, Portuguese and Italian beside English.
+# What turns a statement round, in English, German, French, Spanish, Portuguese and Italian; Dutch,
+# Swedish, Danish, Norwegian; Polish, Russian, Ukrainian; Greek, Turkish, Arabic, Hebrew, Hindi;
+# Vietnamese, Indonesian and Korean. Words that mean something else in English are left out.
 NEGATIONS = _words(
     "not no never none nobody nothing nowhere neither nor cannot cant wont dont doesnt didnt "
     "isnt arent wasnt werent without unless except only hardly barely nicht kein keine keinen "
-    "keinem keiner nie niemals ohne ne pas jamais sans sauf nunca jamás tampoco não non mai"
+    "keinem keiner nie niemals ohne ne pas jamais sans sauf nunca jamás tampoco não non mai "
+    "niet geen nooit zonder niemand niets inte ingen inget aldrig utan ikke intet aldri uten uden "
+    "nigdy bez nikt nic не нет ни никогда никто ничего нельзя без ні немає ніколи δεν μην όχι ποτέ "
+    "χωρίς değil yok hiç asla لا لم لن ليس ليست بدون לא אין בלי नहीं मत không chưa đừng chẳng "
+    "tidak bukan jangan tanpa belum 안 못"
+)
+# Inside words, or where no spaces show where one begins: Japanese, Thai, Korean.
+WRITTEN_NEGATIONS = (
+    "ない",
+    "なかっ",
+    "なく",
+    "ません",
+    "ずに",
+    "ไม่",
+    "อย่า",
+    "않",
+    "없",
+    "못하",
+    "아니",
 )
 NEGATION_CHARACTERS = frozenset("不没沒無无未勿非莫")
 
