@@ -55,3 +55,16 @@ def test_import_loads_nothing_heavy_and_starts_no_thread():
         """
     )
     assert out == "[] 1\n"
+
+
+def test_a_compiled_module_of_other_sources_says_that_it_must_be_built_again():
+    import pytest
+    from riemem import _core
+    from riemem._backend import core
+    from riemem.errors import BackendUnavailableError
+
+    with pytest.raises(BackendUnavailableError, match=r"no 'new_kernel'.*build it again") as caught:
+        core.new_kernel(1)
+    assert str(_core.__file__) in str(caught.value)
+    assert not hasattr(core, "new_kernel")
+    assert not hasattr(core, "__wrapped__")

@@ -17,6 +17,23 @@ else:
 
 __all__ = ["build_info", "core", "cuda_module", "cuda_reason", "num_threads", "set_num_threads"]
 
+
+class _OtherBuildError(BackendUnavailableError, AttributeError):
+    """The compiled module lacks what the Python files ask of it."""
+
+
+def _missing(name: str) -> Any:
+    """Stand behind the compiled module for names that it has not: it is of an older build."""
+    if name.startswith("_"):
+        raise AttributeError(f"module 'riemem._core' has no attribute {name!r}")
+    raise _OtherBuildError(
+        f"riemem._core: has no {name!r}: it was built from other sources than the Python files "
+        f"beside it ({core.__file__}); build it again with pip install, or pip install -e"
+    )
+
+
+setattr(core, "__getattr__", _missing)  # noqa: B010  asked for names that are not there alone
+
 _CUDA = "riemem._cuda"
 _NOT_BUILT = "built without CUDA kernels"
 _cuda_process: int | None = None  # that first used a device
