@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -75,3 +76,52 @@ def test_a_path_that_no_file_can_have(memory: Memory, name: str) -> None:
             find(name)
         assert len(str(caught.value).encode()) < 1000
     assert memory.stats()["memories"] == 2
+
+
+class Named(HashingEmbedder):
+    def __init__(self, name: Any) -> None:
+        super().__init__(dim=16)
+        self.name = name
+
+    @property
+    def identity(self) -> Any:
+        return self.name
+
+
+@pytest.mark.parametrize("name", [None, 5, "", " ", b"x", "\ud800", LONG])
+def test_an_embedder_that_cannot_be_told_again(tmp_path: Path, name: Any) -> None:
+    with Memory.open(tmp_path / "me.db", embedder=Named(name)) as memory:
+        with pytest.raises(RiememError, match=r"^embedder\.identity: expected|^embedder\.id.*lone"):
+            memory.add("tea")
+        assert memory.stats()["embedder"] is None
+
+
+@pytest.mark.parametrize("windows", [None, 5, "text"])
+def test_an_embedder_that_cuts_into_nothing(windows: Any) -> None:
+    embedder = HashingEmbedder(dim=16)
+    embedder.windows = lambda text: windows  # type: ignore[method-assign]
+    with (
+        Memory.open(":memory:", embedder=embedder) as memory,
+        pytest.raises(DTypeError, match=r"^embedder\.windows: expected it to return texts"),
+    ):
+        memory.add("tea")
+
+
+@pytest.mark.parametrize("scores", [["x", "y"], (number for number in [1.0, 2.0]), [None, [1]]])
+def test_a_reranker_that_gives_no_numbers(memory: Memory, scores: Any) -> None:
+    class Odd:
+        def scores(self, query: str, texts: list[str]) -> Any:
+            return scores
+
+    with pytest.raises(DTypeError, match=r"^reranker: expected scores\(\) to return numbers"):
+        memory.search("Ana", reranker=Odd())
+
+
+@pytest.mark.parametrize("spans", [5, [()], [3]])
+def test_a_compressor_that_gives_no_spans(memory: Memory, spans: Any) -> None:
+    class Odd:
+        def distill(self, turns: Any, *, token_budget: int, query: str) -> Any:
+            return SimpleNamespace(text="x", spans=spans)
+
+    with pytest.raises(DTypeError, match=r"^compressor: expected \.spans of \(id, start, end\)"):
+        memory.recall("Ana", token_budget=50, count_tokens=len, compressor=Odd())

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from riemem.errors import ArgumentError, DTypeError
 
-__all__ = ["check_budget", "check_compressor", "checked_counter", "fill"]
+__all__ = ["check_budget", "check_compressor", "checked_counter", "fill", "ids_of"]
 
 A = TypeVar("A")
 
@@ -149,3 +149,25 @@ def check_compressor(compressor: Any) -> Any:
             f"compressor: expected an object with distill(), got {type(compressor).__name__}"
         )
     return compressor
+
+
+def ids_of(spans: Any) -> set[int]:
+    """Return the ids in the spans that a compressor gave.
+
+    Raises
+    ------
+    DTypeError
+        They are not of the form ``(id, start, end)``.
+
+    Examples
+    --------
+    >>> ids_of([(3, 0, 5), (3, 7, 9)])
+    {3}
+    """
+    try:
+        return {span[0] for span in spans}
+    except (TypeError, LookupError) as error:
+        raise DTypeError(
+            "compressor: expected .spans of (id, start, end) in what distill() returned, got "
+            f"{spans!r:.60}"
+        ) from error

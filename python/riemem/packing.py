@@ -12,7 +12,7 @@ from inspect import signature
 from typing import Any, TypeVar
 
 from riemem._atoms.headers import OTHER, describe, distinct
-from riemem._budget import check_budget, check_compressor, checked_counter, fill
+from riemem._budget import check_budget, check_compressor, checked_counter, fill, ids_of
 from riemem._packed_text import (
     ParsedTurn,
     Turn,
@@ -356,7 +356,7 @@ def pack_compressed(
         )
     spans = getattr(made, "spans", None)
     if spans is not None:
-        left = {span[0] for span in spans}
+        left = ids_of(spans)
         best = {turn.id: place for place, turn in enumerate(ranked)}
         dropped += [Dropped(turn.id, "over budget") for turn in ranked if turn.id not in left]
         dropped.sort(key=lambda item: best.get(item.id, len(best)))

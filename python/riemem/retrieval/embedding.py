@@ -14,6 +14,7 @@ import numpy.typing as npt
 from riemem.embed import RENDERINGS, Embedder, load_embedder
 from riemem.errors import DTypeError, TextError
 from riemem.retrieval.channel import Embedded
+from riemem.store.records import check_integer, check_name
 from riemem.store.sqlite import Identity
 from riemem.store.vectors import check_rows, encode
 
@@ -79,9 +80,12 @@ class TurnEmbedder:
         Raises
         ------
         ModelNotFoundError, ModelCorruptError
+        DTypeError, ArgumentError, TextError
+            The embedder has no name that a store can tell it by, or no dimension.
         """
         embedder = self._get()
-        return Identity(str(embedder.identity), int(embedder.dim), self.rendering)
+        name = check_name(embedder.identity, "embedder.identity")
+        return Identity(name, check_integer(embedder.dim, "embedder.dim", 1), self.rendering)
 
     def render(self, turn: TurnLike) -> str:
         """The text that is embedded for a turn."""
@@ -172,7 +176,12 @@ def unit(row: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
 
 
 def _windows(split: Callable[[str], Iterable[str]] | None, text: str) -> list[str]:
-    windows = [text] if split is None else list(split(text)) or [text]
+    found = () if split is None else split(text)
+    if isinstance(found, str) or not isinstance(found, Iterable):
+        raise DTypeError(
+            f"embedder.windows: expected it to return texts, got {type(found).__name__}"
+        )
+    windows = list(found) or [text]
     if len(windows) > MAX_CHUNKS:
         raise TextError(
             f"text: expected at most {MAX_CHUNKS} windows of the embedder, got {len(windows)}"

@@ -170,15 +170,19 @@ def rerank(
 
     Raises
     ------
-    ShapeError, NotFiniteError
+    DTypeError, ShapeError, NotFiniteError
         The reranker did not return one finite number per text.
     """
     pairs = [(memory_id, score) for memory_id, score in found if memory_id in texts]
     if not pairs:
         return found
-    logits = np.asarray(
-        reranker.scores(query, [texts[memory_id] for memory_id, _ in pairs]), np.float64
-    )
+    given = reranker.scores(query, [texts[memory_id] for memory_id, _ in pairs])
+    try:
+        logits = np.asarray(given, np.float64)
+    except (TypeError, ValueError) as error:
+        raise DTypeError(
+            f"reranker: expected scores() to return numbers, got {type(given).__name__}"
+        ) from error
     if logits.shape != (len(pairs),):
         raise ShapeError(f"reranker: expected {len(pairs)} scores, got shape {logits.shape}")
     if not np.isfinite(logits).all():
