@@ -13,6 +13,7 @@ from datetime import MAXYEAR, date, timedelta
 from typing import Any, NamedTuple
 
 from riemem.errors import BackendUnavailableError
+from riemem.store.schema import MONTHS
 
 __all__ = ["Span", "asks_for_time", "find_dates", "mentions_time", "require_calendar"]
 
@@ -27,10 +28,14 @@ class Span(NamedTuple):
     last: int
 
 
-_MONTHS = {name.lower(): i for i, name in enumerate(calendar.month_name) if name}
-_MONTHS |= {name.lower(): i for i, name in enumerate(calendar.month_abbr) if name}
+# Written out: the names in `calendar` follow the locale of the process.
+_MONTHS = {name.lower(): i for i, name in enumerate(MONTHS, 1)}
+_MONTHS |= {name[:3]: i for name, i in _MONTHS.items()}
 _MONTHS["sept"] = 9
-_DAYS = {name.lower(): i for i, name in enumerate(calendar.day_name)}
+_DAYS = {
+    f"{name}day": i
+    for i, name in enumerate(("mon", "tues", "wednes", "thurs", "fri", "satur", "sun"))
+}
 _SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
 _DIGITS = "one two three four five six seven eight nine ten"
 _NUMBERS = {word: i for i, word in enumerate(_DIGITS.split(), 1)}
@@ -64,6 +69,7 @@ _RELATIVE = re.compile(
     rf"|\bon (?P<weekday>{_DAY})\b",
     re.IGNORECASE,
 )
+_SAME_LETTER = str.maketrans("\u017f\u0131\u0130\u212a", "siIK")
 _TIME_WORD = re.compile(
     rf"\b(?:yesterday|today|tonight|tomorrow|ago|last|next|recently|since|weeks?|weekends?|months?"
     rf"|years?|few days|(?:{_DAY})s?|january|february|march|april|may|june|july|august|september"
@@ -182,11 +188,11 @@ def _absolute(
         year, month, day = map(int, match["iso"].split("-"))
         found = [_attempt(lambda: _day(year, month, day))]
     elif match["s5"]:
-        found = [_attempt(lambda: _season(match["s5"].lower(), int(match["y5"])))]
+        found = [_attempt(lambda: _season(_plain(match["s5"]).lower(), int(match["y5"])))]
     elif match["y6"]:
         found = [_attempt(lambda: _year(int(match["y6"])))]
     else:
-        name = match["m1"] or match["m2"] or match["m3"] or match["m4"]
+        name = _plain(match["m1"] or match["m2"] or match["m3"] or match["m4"])
         if name.islower() and name in ("may", "march", "mar", "sun", "dec", "jan"):
             return  # words, unless written as a name
         month = _MONTHS[name.lower()]
@@ -219,10 +225,10 @@ def _relative(match: re.Match[str], said: date, calendar_: Any) -> Span | None:
             "last night": -1,
             "tomorrow": 1,
             "the day after tomorrow": 2,
-        }.get(match["word"].lower(), 0)
+        }.get(_plain(match["word"]).lower(), 0)
         return _one(said + timedelta(days=shift))
     if match["weekday"]:
-        weekday = calendar_.weekday(_DAYS[match["weekday"].lower()], -1)
+        weekday = calendar_.weekday(_DAYS[_plain(match["weekday"]).lower()], -1)
         return _one(said + delta(weekday=weekday))
     if match["ago"]:
         return _unit(said, match["ago_unit"], -_number(match["ago"]), delta)
@@ -231,7 +237,7 @@ def _relative(match: re.Match[str], said: date, calendar_: Any) -> Span | None:
     if match["past"]:
         first = _unit(said, match["past_unit"], -_number(match["past"]), delta)
         return None if first is None else Span(first.first, said.toordinal())
-    return _named(said, match["which"].lower(), match["what"].lower(), calendar_)
+    return _named(said, _plain(match["which"]).lower(), _plain(match["what"]).lower(), calendar_)
 
 
 def _named(said: date, which: str, what: str, calendar_: Any) -> Span | None:
@@ -254,7 +260,7 @@ def _named(said: date, which: str, what: str, calendar_: Any) -> Span | None:
 
 
 def _unit(said: date, unit: str, count: int, delta: Any) -> Span | None:
-    unit = unit.lower()
+    unit = _plain(unit).lower()
     if unit == "day":
         return _one(said + timedelta(days=count))
     if unit in ("week", "weekend"):
@@ -267,7 +273,12 @@ def _unit(said: date, unit: str, count: int, delta: Any) -> Span | None:
 
 
 def _number(text: str) -> int:
-    return int(text) if text.isdecimal() else _NUMBERS[text.lower()]
+    return int(text) if text.isdecimal() else _NUMBERS[_plain(text).lower()]
+
+
+def _plain(text: str) -> str:
+    """Put the ASCII letter for those that `re` takes for it where case is ignored."""
+    return text if text.isascii() else text.translate(_SAME_LETTER)
 
 
 def _one(day: date) -> Span:

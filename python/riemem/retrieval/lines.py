@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from riemem.retrieval.embedding import caption_of
 from riemem.retrieval.postings import Part
+from riemem.store.schema import MONTHS
 
 __all__ = ["NOTHING", "Lines", "Turn", "day_of", "lines_of", "named", "turn_of", "words_of"]
 
@@ -103,7 +104,7 @@ def turn_of(row: tuple[Any, ...]) -> Turn:
 def words_of(turn: Turn) -> str:
     """The text whose words are indexed: speaker, text, caption, and the date in words."""
     day = turn.said
-    parts = (turn.speaker, turn.text, turn.caption, f"{day.day} {day:%B} {day.year}")
+    parts = (turn.speaker, turn.text, turn.caption, f"{day.day} {MONTHS[day.month - 1]} {day.year}")
     return " ".join(part for part in parts if part)
 
 

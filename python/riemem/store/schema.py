@@ -7,6 +7,7 @@ __all__ = [
     "ATOMS",
     "DOUBTS",
     "MIN_SQLITE",
+    "MONTHS",
     "PAGE_SIZE",
     "SCHEMA_V1",
     "SEGMENTS",
@@ -36,7 +37,7 @@ PAGE_SIZE = 8192
 #
 # `words` is what the full-text index indexes. It is a view, so the index can be checked against
 # it and rebuilt from it; triggers keep the index in the transaction that changes a memory.
-_MONTHS = (
+MONTHS = (
     "January",
     "February",
     "March",
@@ -50,7 +51,7 @@ _MONTHS = (
     "November",
     "December",
 )
-_MONTH_CASES = " ".join(f"WHEN '{i + 1:02d}' THEN '{name}'" for i, name in enumerate(_MONTHS))
+_MONTH_CASES = " ".join(f"WHEN '{i + 1:02d}' THEN '{name}'" for i, name in enumerate(MONTHS))
 
 SCHEMA_V1 = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID",
