@@ -14,6 +14,7 @@ from riemem.embed import (
     Embedder,
     OnnxEmbedder,
     SentenceEmbedder,
+    TokenEmbedder,
     export_onnx,
     load_embedder,
 )
@@ -228,6 +229,40 @@ def test_prompts_stand_before_queries_and_memories(bert: Path, tmp_path: Path) -
     )
 
 
+def test_tokens_are_those_of_the_text_alone(bert: Path, tmp_path: Path) -> None:
+    import torch
+
+    folder = folder_like(bert, tmp_path / "t")
+    write(folder / "config_sentence_transformers.json", {"prompts": {"query": "query : "}})
+    write(folder / "modules.json", modules())
+    embedder = SentenceEmbedder(folder, batch_size=2)
+    assert isinstance(embedder, TokenEmbedder)
+    rows, tokens = embedder.embed_with_tokens(TEXTS)
+    np.testing.assert_array_equal(rows, embedder.embed(TEXTS))
+    for text, found, states in zip(TEXTS, tokens, states_by_hand(bert, TEXTS), strict=True):
+        words = [text[a:b] for a, b in zip(found.starts, found.ends, strict=True)]
+        assert words == text.split()
+        unit = torch.nn.functional.normalize(states[1:-1]).numpy()
+        np.testing.assert_allclose(found.vectors, unit, atol=1e-6)
+    rows, (asked,) = embedder.embed_queries_with_tokens(["red tea"])
+    np.testing.assert_array_equal(rows, embedder.embed_queries(["red tea"]))
+    assert (asked.starts.tolist(), asked.ends.tolist()) == ([0, 4], [3, 7])
+    unit = torch.nn.functional.normalize(states_by_hand(bert, ["query : red tea"])[0][3:-1])
+    np.testing.assert_allclose(asked.vectors, unit.numpy(), atol=1e-6)
+
+
+def test_tokens_lie_where_they_did_before_letters_were_made_small(
+    bert: Path, tmp_path: Path
+) -> None:
+    folder = folder_like(bert, tmp_path / "s")
+    write(folder / "sentence_bert_config.json", {"do_lower_case": True})
+    text = "İİ Tea İ BOAT"  # each İ becomes two characters
+    (found,) = SentenceEmbedder(folder).embed_with_tokens([text])[1]
+    words = {text[a:b] for a, b in zip(found.starts, found.ends, strict=True)}
+    assert {"Tea", "BOAT"} <= words
+    assert int(found.ends[-1]) == len(text)
+
+
 def test_lower_case_and_length_limit_are_those_of_the_folder(bert: Path, tmp_path: Path) -> None:
     folder = folder_like(bert, tmp_path / "l")
     write(folder / "sentence_bert_config.json", {"max_seq_length": 4, "do_lower_case": True})
@@ -385,6 +420,11 @@ def test_an_exported_model_gives_the_vectors_of_torch(
         np.testing.assert_array_equal(rows[::-1], embedder.embed(TEXTS[::-1]))
     else:
         np.testing.assert_allclose(rows, same, atol=1e-5)
+        assert isinstance(embedder, TokenEmbedder)
+        given, wanted = (e.embed_with_tokens(TEXTS)[1] for e in (embedder, plain))
+        for own, other in zip(given, wanted, strict=True):
+            np.testing.assert_array_equal(own.starts, other.starts)
+            np.testing.assert_allclose(own.vectors, other.vectors, atol=1e-5)
     assert capfd.readouterr().out == ""
     with pytest.raises(ArgumentError, match="exists"):
         export_onnx(folder, made)

@@ -189,11 +189,24 @@ class EncoderFiles:
         return int(self.tokenizer().num_special_tokens_to_add(False))
 
     def token_ids(self, text: str) -> list[int]:
+        return list(self._encoding(text).ids)
+
+    def token_places(self, text: str) -> tuple[list[tuple[int, int]], list[int]]:
+        """Where the tokens of :meth:`token_ids` lie in `text`, and 1 for those that were added."""
+        encoding = self._encoding(text)
+        places = list(encoding.offsets)
+        if self.lower and len(text.lower()) != len(text):
+            # A letter may become two; each of them lies where the one did.
+            owners = [i for i, letter in enumerate(text) for _ in letter.lower()]
+            places = [(owners[a], owners[b - 1] + 1) if a < b else (0, 0) for a, b in places]
+        return places, list(encoding.special_tokens_mask)
+
+    def _encoding(self, text: str) -> Any:
         tokenizer = self.tokenizer()
         text = text.lower() if self.lower else text
         encoding = tokenizer.encode(text, add_special_tokens=False)
         encoding.truncate(self.max_tokens - tokenizer.num_special_tokens_to_add(False))
-        return list(tokenizer.post_process(encoding, add_special_tokens=True).ids)
+        return tokenizer.post_process(encoding, add_special_tokens=True)
 
     def prompt_tokens(self, prompt: str) -> int:
         """Tokens of a prompt, without those that the tokenizer adds around a text."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from . import _windows, models
 from ._encoder import EncoderFiles
 from ._pooling import pool
+from ._token_vectors import TokenVectors, token_vectors
 from ._tokenizer import encodable, require
 from ._windows import Windows
 from .errors import ArgumentError, DTypeError, NotFiniteError
@@ -173,6 +174,42 @@ class SentenceEmbedder:
         checked = checked_texts(texts)
         return self._embed(checked, self.query_prompt if checked else "")
 
+    def embed_with_tokens(
+        self, texts: Sequence[str]
+    ) -> tuple[NDArray[np.float32], list[TokenVectors]]:
+        """Return what :meth:`embed` does and, from the same pass, the vectors of the tokens.
+
+        Those are the last hidden states with length 1, before pooling and dense layers; tokens of
+        the prompt and tokens that mark the ends of a text are left out.
+
+        Parameters
+        ----------
+        texts : sequence of str
+            As for :meth:`embed`.
+
+        Returns
+        -------
+        vectors : ndarray of float32, shape (len(texts), dim)
+        tokens : list of TokenVectors
+            Their offsets are characters of the texts as they were given.
+
+        Raises
+        ------
+        DTypeError, TextError, NotFiniteError
+            As :meth:`embed`.
+        """
+        checked = checked_texts(texts)
+        tokens: list[TokenVectors] = []
+        return self._embed(checked, self.document_prompt if checked else "", tokens), tokens
+
+    def embed_queries_with_tokens(
+        self, texts: Sequence[str]
+    ) -> tuple[NDArray[np.float32], list[TokenVectors]]:
+        """Return :meth:`embed_queries` and the tokens; see :meth:`embed_with_tokens`."""
+        checked = checked_texts(texts)
+        tokens: list[TokenVectors] = []
+        return self._embed(checked, self.query_prompt if checked else "", tokens), tokens
+
     def windows(self, text: str) -> Windows:
         """Cut a long text into overlapping windows that can each be embedded whole.
 
@@ -196,7 +233,10 @@ class SentenceEmbedder:
         room = files.max_tokens - files.added_tokens() - longest
         return _windows.split(encodable(text), files.tokenizer(), max(8, room))
 
-    def _embed(self, texts: list[str], prompt: str) -> NDArray[np.float32]:
+    def _embed(
+        self, texts: list[str], prompt: str, found: list[TokenVectors] | None = None
+    ) -> NDArray[np.float32]:
+        """The vectors; the tokens of each text are appended to `found`, where it is given."""
         files = self.files
         vectors = np.empty((len(texts), files.dim), dtype=np.float32)
         if not texts:
@@ -204,13 +244,25 @@ class SentenceEmbedder:
         tokens = [files.token_ids(prompt + text) for text in texts]
         skip = 0 if files.include_prompt or not prompt else files.prompt_tokens(prompt) + 1
         order = sorted(range(len(tokens)), key=lambda i: len(tokens[i]))
+        by_text: dict[int, TokenVectors] = {}
         with self._lock, self._running():
             if files.projections and not self._dense:
                 self._dense = files.load_projections()
             for start in range(0, len(order), self.batch_size):
                 rows = order[start : start + self.batch_size]
-                vectors[rows] = self._forward([tokens[i] for i in rows], skip)
+                states, lengths = self._forward([tokens[i] for i in rows])
+                vectors[rows] = self._pooled(states, lengths, skip)
+                if found is not None:
+                    for i, own, length in zip(rows, states, lengths, strict=True):
+                        by_text[i] = self._tokens(prompt, texts[i], own[:length])
+        if found is not None:
+            found += [by_text[i] for i in range(len(texts))]
         return vectors
+
+    def _tokens(self, prompt: str, text: str, states: NDArray[np.float32]) -> TokenVectors:
+        places, special = self.files.token_places(prompt + text)
+        own = [(start - len(prompt), end - len(prompt)) for start, end in places]
+        return token_vectors(states, own, special)
 
     def _running(self) -> AbstractContextManager[None]:
         """Load the model if need be, and hold its library in a known state."""
@@ -233,14 +285,20 @@ class SentenceEmbedder:
             if self.threads is not None:
                 torch.set_num_threads(before)
 
-    def _forward(self, batch: list[list[int]], skip: int) -> NDArray[np.float32]:
+    def _forward(self, batch: list[list[int]]) -> tuple[NDArray[np.float32], list[int]]:
+        """Last hidden states of a batch, and how many of each row are not padding."""
         files = self.files
         lengths = [len(tokens) for tokens in batch]
         ids = np.full((len(batch), max(lengths)), files.pad_id, dtype=np.int64)
         for row, tokens in zip(ids, batch, strict=True):
             row[: len(tokens)] = tokens
         mask = (np.arange(ids.shape[1]) < np.array(lengths)[:, None]).astype(np.int64)
-        pooled = pool(self._states(ids, mask), lengths, files.modes, skip)
+        return self._states(ids, mask), lengths
+
+    def _pooled(
+        self, states: NDArray[np.float32], lengths: list[int], skip: int
+    ) -> NDArray[np.float32]:
+        pooled = pool(states, lengths, self.files.modes, skip)
         for weight, bias, activation in self._dense:
             pooled = _activated(pooled @ weight.T + bias, activation)
         norms = np.linalg.norm(pooled, axis=1, keepdims=True)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from ._onnx import OnnxEmbedder, export_onnx, onnx_file
 from ._rendering import RENDERINGS, render_turn
 from ._sentence import SentenceEmbedder, checked_texts
+from ._token_vectors import TokenVectors
 from ._tokenizer import encodable
 from ._windows import Windows
 from .errors import ArgumentError, DTypeError
@@ -31,6 +32,8 @@ __all__ = [
     "MiniLMEmbedder",
     "OnnxEmbedder",
     "SentenceEmbedder",
+    "TokenEmbedder",
+    "TokenVectors",
     "Windows",
     "export_onnx",
     "load_embedder",
@@ -64,6 +67,21 @@ class Embedder(Protocol):
 
     def windows(self, text: str) -> Sequence[str]:
         """Return pieces of `text`, each short enough to be embedded whole."""
+
+
+@runtime_checkable
+class TokenEmbedder(Embedder, Protocol):
+    """An :class:`Embedder` that can also give the vectors of a text's tokens.
+
+    What compares the words of a question with those of a memory one by one asks for it. Where
+    questions are embedded otherwise than memories, ``embed_queries_with_tokens`` beside
+    ``embed_queries`` is used for them.
+    """
+
+    def embed_with_tokens(
+        self, texts: Sequence[str]
+    ) -> tuple[NDArray[np.float32], list[TokenVectors]]:
+        """Return what :meth:`embed` does and each text's tokens, out of one pass."""
 
 
 class MiniLMEmbedder(SentenceEmbedder):
