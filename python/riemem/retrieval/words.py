@@ -16,7 +16,7 @@ import unicodedata
 from collections.abc import Iterable
 
 __all__ = ["FIRST_PERSON", "MAX_QUERY_TERMS", "SECOND_PERSON", "STOP_WORDS"]
-__all__ += ["Stemmer", "raw_words"]
+__all__ += ["Stemmer", "raw_words", "word_places"]
 
 #: Different words of a query that are looked up; the rest of a very long query is left out.
 MAX_QUERY_TERMS = 256
@@ -111,6 +111,19 @@ def query_words(text: str) -> list[str]:
             break
     telling = [word for word in words if word not in STOP_WORDS]
     return (telling or list(words))[:MAX_QUERY_TERMS]
+
+
+def word_places(text: str) -> list[tuple[int, int, str]]:
+    """Return where each run of letters and digits lies in a text, and how a query would write it.
+
+    Unlike :func:`raw_words` it leaves runs of scripts without spaces whole.
+
+    Examples
+    --------
+    >>> word_places("Zoë's sea")
+    [(0, 3, 'zoe'), (4, 5, 's'), (6, 9, 'sea')]
+    """
+    return [(m.start(), m.end(), _folded(m[0])) for m in _word_pattern().finditer(text)]
 
 
 class Stemmer:
