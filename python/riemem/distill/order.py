@@ -7,7 +7,7 @@ turn enters with its best words at once, or not at all.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,6 +63,8 @@ class _Greedy:
         self._open_blocks: set[int] = set()
         # Of an open block: its groups by the worth they had when last asked, as a heap.
         self._own: dict[int, list[tuple[float, int]]] = {}
+        # Those that come after a group of the heap and are like it, the next one last.
+        self._after: dict[int, list[int]] = {}
         self._open_sessions: set[int] = set()
         self._session_of_block: dict[int, int] = {}
         self._blocks_of_session: dict[int, list[int]] = {}
@@ -91,12 +93,10 @@ class _Greedy:
                 continue
             order.append(bundle)
             if block in self._open_blocks:
-                heapq.heappop(self._own[block])
+                self._take_first(block)
             else:
                 taken = set(bundle)
-                rest = [group for group in left if group not in taken]
-                self._own[block] = [self._rank(group) for group in rest]
-                heapq.heapify(self._own[block])
+                self._own[block] = self._one_of_each(g for g in left if g not in taken)
             for group in bundle:
                 for word in self._words[group]:
                     self._taken[word] = self._taken.get(word, 0) + 1
@@ -122,6 +122,29 @@ class _Greedy:
         taken = self._taken
         times = min([taken.get(word, 0) for word in self._words[group]])
         return self._values[group] * float(self._novelty**times)
+
+    def _one_of_each(self, groups: Iterable[int]) -> list[tuple[float, int]]:
+        """Return a heap that holds, of groups that are worth the same at all times, the first."""
+        alike: dict[tuple[object, ...], list[int]] = {}
+        for group in groups:
+            key = (*self._words[group], self._values[group], self._costs[group])
+            alike.setdefault(key, []).append(group)
+        heap = []
+        for members in alike.values():
+            members.reverse()
+            first = members.pop()
+            self._after[first] = members
+            heap.append(self._rank(first))
+        heapq.heapify(heap)
+        return heap
+
+    def _take_first(self, block: int) -> None:
+        _, group = heapq.heappop(self._own[block])
+        members = self._after.pop(group)
+        if members:
+            following = members.pop()
+            self._after[following] = members
+            heapq.heappush(self._own[block], self._rank(following))
 
     def _rank(self, group: int) -> tuple[float, int]:
         return -self._worth(group) / max(self._costs[group], 1e-9) ** self._density, group

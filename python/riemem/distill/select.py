@@ -51,9 +51,12 @@ def _bound_units(document: Document, protection: Protection) -> dict[int, list[i
     flags = protection.binding("sentence")
     bound: dict[int, list[int]] = {}
     members = _members(document.group_of)
-    for unit in np.flatnonzero(document.kinds & flags):
-        group = members[int(document.group_of[unit])]
-        bound.setdefault(int(document.sentence_of[unit]), []).extend(group)
+    last: tuple[int, int] | None = None
+    for unit in np.flatnonzero(document.kinds & flags).tolist():
+        place = int(document.sentence_of[unit]), int(document.group_of[unit])
+        if place != last:  # a group's units are neighbours
+            bound.setdefault(place[0], []).extend(members[place[1]])
+        last = place
     return bound
 
 
@@ -73,13 +76,28 @@ class _Closure:
         self._line = document.line_of.tolist()
         self._group = document.group_of.tolist()
         self._members = _members(document.group_of)
+        self._whole: dict[int, tuple[list[int], set[int]]] = {}
         self._labels: dict[int, list[int]] = {}
         for unit in np.flatnonzero(document.kinds & Kind.LABEL):
             self._labels.setdefault(self._line[unit], []).append(int(unit))
 
     def of(self, units: Sequence[int]) -> list[int]:
+        """Return the units with all that they bring; the list may be shared, not to be changed."""
+        sentence = self._sentence[units[0]]
+        if sentence in self._bound:
+            if sentence not in self._whole:
+                whole = self._brought_by(self._bound[sentence])
+                self._whole[sentence] = whole, set(whole)
+            whole, inside = self._whole[sentence]
+            # What is bound brings itself and no more, whichever part of it is asked for.
+            if all(unit in inside and self._sentence[unit] == sentence for unit in units):
+                return whole
+        return self._brought_by(units)
+
+    def _brought_by(self, units: Sequence[int]) -> list[int]:
         found: set[int] = set()
-        # What a sentence or line brings is the same for all its words, and is brought once.
+        # What a group, sentence or line brings is the same for all its words, and is brought once.
+        groups: set[int] = set()
         sentences: set[int] = set()
         lines: set[int] = set()
         todo = list(units)
@@ -88,7 +106,9 @@ class _Closure:
             if unit in found:
                 continue
             found.add(unit)
-            todo += self._members[self._group[unit]]
+            if (group := self._group[unit]) not in groups:
+                groups.add(group)
+                todo += self._members[group]
             if (sentence := self._sentence[unit]) not in sentences:
                 sentences.add(sentence)
                 todo += self._bound.get(sentence, ())
@@ -263,13 +283,15 @@ class _Chooser:
         self._calls = 0
         self._smallest: int | None = None
         self._must = list(must)
-        self._steps = [list(step) for step in steps]
+        self._steps = list(steps)
         self._entry = fill_gaps(self._entries(self._steps), document.line_of, gap)
 
     def _entries(self, steps: Sequence[Sequence[int]]) -> NDArray[np.int64]:
         """Return for every unit how many steps it takes to be kept; the untouchable take none."""
         entry = np.full(len(self._document.units), NEVER, np.int64)
         for number in range(len(steps), 0, -1):
+            if number > 1 and steps[number - 2] is steps[number - 1]:
+                continue
             entry[np.asarray(steps[number - 1], np.int64)] = number
         entry[np.asarray(self._must, np.int64)] = 0
         return entry
@@ -331,9 +353,10 @@ class _Chooser:
         """Try the steps after the first that did not fit, as long as that is worth a count."""
         chosen = self._steps[:size]
         failures = 0
-        too_much: set[tuple[int, ...]] = set()  # many words of one sentence may be one and the same
+        # Many words of one sentence may be one and the same step, and its list is then shared.
+        too_much: set[int] = set()
         for step in self._steps[size:]:
-            if tuple(step) in too_much:
+            if id(step) in too_much:
                 continue
             if best is not None and best.kept.any():
                 free = self._budget - best.tokens
@@ -346,7 +369,7 @@ class _Chooser:
             found = self._try(entry != NEVER)
             if found is None:
                 failures += 1
-                too_much.add(tuple(step))
+                too_much.add(id(step))
                 continue
             chosen.append(step)
             too_much.clear()
