@@ -56,8 +56,17 @@ def test_windows_without_tokens() -> None:
     assert join_windows([(0, at())]).vectors.shape == (0, 8)
 
 
-def test_which_embedders_give_tokens() -> None:
-    assert not isinstance(HashingEmbedder(), TokenEmbedder)
+def test_the_words_of_the_hashing_embedder() -> None:
+    embedder = HashingEmbedder(dim=64)
+    assert isinstance(embedder, TokenEmbedder)
+    texts = ["a red kite", "Kite?", "", "!"]
+    rows, tokens = embedder.embed_with_tokens(texts)
+    np.testing.assert_array_equal(rows, embedder.embed(texts))
+    assert tokens[0].starts.tolist() == [0, 2, 6]
+    assert tokens[0].ends.tolist() == [1, 5, 10]
+    np.testing.assert_array_equal(tokens[0].vectors[2], tokens[1].vectors[0])
+    np.testing.assert_allclose(np.linalg.norm(tokens[0].vectors, axis=1), 1.0, atol=1e-6)
+    assert [found.vectors.shape for found in tokens[2:]] == [(0, 64), (0, 64)]
 
 
 @pytest.mark.model

@@ -216,6 +216,8 @@ class AsyncMemory:
     maintain = _stoppable(Memory.maintain)
     check = _stoppable(Memory.check)
     compact = _writing(Memory.compact)
+    enable_late_interaction = _stoppable(Memory.enable_late_interaction)
+    disable_late_interaction = _writing(Memory.disable_late_interaction)
     export = _stoppable(Memory.export)
     import_ = _stoppable(Memory.import_)
     import_from = _stoppable(Memory.import_from)

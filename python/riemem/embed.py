@@ -162,6 +162,16 @@ class HashingEmbedder:
             row[:] = total / np.linalg.norm(total)
         return vectors
 
+    def embed_with_tokens(
+        self, texts: Sequence[str]
+    ) -> tuple[NDArray[np.float32], list[TokenVectors]]:
+        """Return what `embed` does, and of each word what the text's vector is made of.
+
+        See :class:`TokenEmbedder`; words are the tokens here.
+        """
+        vectors = self.embed(texts)
+        return vectors, [self._words_of(text) for text in texts]
+
     def windows(self, text: str) -> Windows:
         """Return the text as its only window: hashing has no length limit worth the name."""
         return Windows([encodable(text)], spans=[(0, len(text))], truncated=False)
@@ -179,6 +189,15 @@ class HashingEmbedder:
                 total += self._signs(f"c:{character}")
         # Signs can cancel, and an empty text has nothing to add up.
         return total if np.any(total) else self._signs(f"x:{text}")
+
+    def _words_of(self, text: str) -> TokenVectors:
+        found = list(re.finditer(r"\w+", text))
+        rows = np.zeros((len(found), self.dim))
+        for row, word in zip(rows, found, strict=True):
+            row[:] = self._project(word[0])
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        starts, ends = np.array([word.span() for word in found], np.int32).reshape(-1, 2).T
+        return TokenVectors(starts, ends, rows.astype(np.float32))
 
     def _signs(self, feature: str) -> NDArray[np.float64]:
         data, blocks = feature.encode("utf-8"), []

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from riemem.packing import Context, Dropped
 from riemem.retrieval.brevity import worth
 from riemem.retrieval.channel import ChannelHits
 from riemem.retrieval.corpus import day_of
-from riemem.retrieval.embedding import Progress, TurnEmbedder
+from riemem.retrieval.embedding import Progress, TurnEmbedder, TurnLike
 from riemem.retrieval.fusion import Ranking, as_ranking
 from riemem.retrieval.hits import Hit, SearchResult, check_query
 from riemem.retrieval.hybrid import HybridChannel, unavailable
@@ -30,6 +31,7 @@ from riemem.retrieval.importing import ForeignImport, Imported, foreign_receipt,
 from riemem.retrieval.lookup import Looked, Question, look_up
 from riemem.retrieval.reembed import check_all, embed_again, repair_store
 from riemem.retrieval.refine import Refinement
+from riemem.retrieval.token_keeping import embed_and_write, keep_tokens, leave_tokens
 from riemem.store import CheckReport, Forgotten, Record, Store, atoms, reads, writes
 from riemem.store.atoms import MemoryAtom
 from riemem.store.awake import Asleep, Life, Maintained, states
@@ -46,11 +48,13 @@ from riemem.store.records import (
 from riemem.store.sensitivities import StoredSensitivities
 from riemem.store.sqlite import require_identity
 from riemem.store.times import parse_instant
+from riemem.store.token_vectors import LateInteraction, Tokens
 from riemem.store.transfer import back_up, export_to, parcel_from
 from riemem.store.trust import Trust, trust_of
 
 __all__ = ["CheckReport", "Context", "Dropped", "Exported", "ForeignImport", "Forgotten", "Hit"]
-__all__ += ["Imported", "Life", "Maintained", "Memory", "Record", "SearchResult"]
+__all__ += ["Imported", "LateInteraction", "Life", "Maintained", "Memory", "Record"]
+__all__ += ["SearchResult"]
 
 Filters = Mapping[str, Any]
 Instant = str | datetime
@@ -293,21 +297,20 @@ class Memory(LifeMethods, DoubtMethods):
         identity = self._embedder.identity()
         with self._store.reading() as connection:  # before the work, not only after it
             require_identity(connection, identity, self._store.path)
-        blobs = self._embedder.embed_turns(
-            [(item.text, item.speaker, item.when, item.metadata) for item in fresh], progress
+        turns = [(item.text, item.speaker, item.when, item.metadata) for item in fresh]
+        write = partial(
+            writes.insert, self._store, fresh, skip_duplicates=skip, read_claims=self._read_claims
         )
-        if blobs is None:
+        stored = embed_and_write(
+            self._store,
+            self._embedder,
+            turns,
+            progress,
+            lambda blobs, tokens: write(blobs, identity, tokens=tokens),
+        )
+        if stored is None:
             return []
-        ids = iter(
-            writes.insert(
-                self._store,
-                fresh,
-                blobs,
-                identity,
-                skip_duplicates=skip,
-                read_claims=self._read_claims,
-            )
-        )
+        ids = iter(stored)
         return [known[i] if i in known else next(ids) for i in range(len(drafts))]
 
     def update(
@@ -368,20 +371,28 @@ class Memory(LifeMethods, DoubtMethods):
                 (old.text, old.speaker, old.when, json.dumps(old.metadata))
             )
             turn = (new.text, new.speaker, new.when, new.metadata)
-            blobs: Sequence[bytes] | None = None
-            identity = None
-            if self._embedder.render(turn) != before:
-                identity = self._embedder.identity()
-                (blobs,) = self._embedder.embed_turns([turn]) or [[]]
             change = writes.Change(
-                memory_id, new, revision, blobs, tuple(changed), self._read_claims
+                memory_id, new, revision, None, tuple(changed), self._read_claims
             )
-            if writes.update(self._store, change, identity):
+            if self._embedder.render(turn) == before:
+                done: bool | None = writes.update(self._store, change, None)
+            else:
+                done = self._embed_and_update(change, turn)
+            if done:
                 return reads.find_one(self._store, self._scope(old.profile, None, None), memory_id)
         raise StoreLockedError(
             f"{self.path}: memory {memory_id} was changed by others during each of {_ATTEMPTS} "
             "attempts"
         )
+
+    def _embed_and_update(self, change: writes.Change, turn: TurnLike) -> bool | None:
+        identity = self._embedder.identity()
+
+        def write(blobs: Sequence[Sequence[bytes]], tokens: Tokens | None) -> bool:
+            new = replace(change, blobs=blobs[0], tokens=tokens)
+            return writes.update(self._store, new, identity)
+
+        return embed_and_write(self._store, self._embedder, [turn], None, write)
 
     def forget(
         self,
@@ -691,7 +702,8 @@ class Memory(LifeMethods, DoubtMethods):
         """Return counts of the scope (``memories``, ``sessions``, ...) and facts about the file.
 
         ``skipped`` names the channels of the search that cannot run here; ``lifecycle`` counts
-        the states as of the last :meth:`maintain`.
+        the states as of the last :meth:`maintain`; ``late_interaction`` says whether the vectors of
+        tokens are kept, and of how many memories.
         """
         where = self._scope(profile, session, filters)
         found = reads.statistics(self._store, where)
@@ -727,6 +739,48 @@ class Memory(LifeMethods, DoubtMethods):
         if not repair:
             return check_all(self._store)
         return repair_store(self._store, self._embedder, progress)
+
+    def enable_late_interaction(self, *, progress: Progress | None = None) -> LateInteraction:
+        """Keep the vectors of all memories' tokens, so that a search compares word with word.
+
+        From now on every write, by any process, adds them in the transaction of its memory; those
+        of the memories that are there, of all profiles, are made now, which takes as long as
+        embedding them again. They take 64 bytes for each token of a word that is no stop word.
+
+        Parameters
+        ----------
+        progress : callable, optional
+            ``progress(done, total)``; returning False stops. What was made stays, a memory without
+            counts like the mean of the others, and the next call goes on.
+
+        Raises
+        ------
+        ArgumentError
+            The embedder gives no vectors of tokens; see :class:`riemem.embed.TokenEmbedder`.
+        EmbedderMismatchError, ModelNotFoundError
+        StoreLockedError, StoreReadOnlyError, StoreError
+
+        Examples
+        --------
+        >>> from riemem.embed import HashingEmbedder
+        >>> with Memory.open(":memory:", embedder=HashingEmbedder(dim=64)) as memory:
+        ...     _ = memory.add("the red kite")
+        ...     memory.enable_late_interaction()
+        LateInteraction(on=True, memories=1, missing=0, bytes=128, form='signs64-int8-v1')
+        """
+        return keep_tokens(self._store, self._embedder, progress)
+
+    def disable_late_interaction(self) -> LateInteraction:
+        """Erase the vectors of all tokens, as :meth:`forget` erases, and keep none from now on.
+
+        Where another process was reading, ``stats()["erasure_pending"]`` says that their bytes go
+        at the next forget, compact or open.
+
+        Raises
+        ------
+        StoreLockedError, StoreReadOnlyError, StoreError
+        """
+        return leave_tokens(self._store)
 
     def compact(self) -> bool:
         """Rewrite the file without free space; False if others were reading and the log remains."""

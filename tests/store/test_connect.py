@@ -72,7 +72,7 @@ def test_a_new_store_says_what_it_is(tmp_path: Path) -> None:
     strict = connection.execute("SELECT name, strict FROM pragma_table_list WHERE type = 'table'")
     tables = ("memories", "vectors", "labels", "forgotten", "meta", "migrations", "atoms")
     tables += ("uses", "lifecycle", "precisions")
-    tables += ("segments",)
+    tables += ("segments", "token_vectors")
     tables += ("sensitivities", "claims", "conflicts", "decisions", "provenance", "history")
     assert {name: bool(flag) for name, flag in strict if "sqlite_" not in name} == dict.fromkeys(
         (*tables, "feedback"), True

@@ -9,6 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from riemem._token_vectors import TokenVectors
+
 __all__ = ["Channel", "ChannelHits", "Shares"]
 
 Ids = npt.NDArray[np.int64]
@@ -103,7 +105,8 @@ class Channel(Protocol):
 
 @dataclass(frozen=True)
 class Embedded:
-    """A query as a vector, and what had to be left out of it."""
+    """A query as a vector, what had to be left out of it, and if asked for, its tokens."""
 
     vector: npt.NDArray[np.float32]
     notes: tuple[str, ...] = field(default=())
+    tokens: TokenVectors | None = None

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from riemem.embed import RENDERINGS, Embedder, load_embedder
-from riemem.errors import DTypeError, TextError
+from riemem._token_vectors import TokenVectors, join_windows
+from riemem.embed import RENDERINGS, Embedder, Windows, load_embedder
+from riemem.errors import DTypeError, ShapeError, TextError
 from riemem.retrieval.channel import Embedded
+from riemem.retrieval.token_rows import token_rows
 from riemem.store.records import check_integer, check_name
 from riemem.store.sqlite import Identity
 from riemem.store.vectors import check_rows, encode
@@ -40,7 +42,8 @@ class TurnEmbedder:
     ----------
     spec : Embedder, str, path or None
         As for :func:`riemem.embed.load_embedder`; any object with ``identity``, ``dim`` and
-        ``embed`` will do; ``windows`` and ``embed_queries`` are used where they exist.
+        ``embed`` will do; ``windows``, ``embed_queries``, ``embed_with_tokens`` and
+        ``embed_queries_with_tokens`` are used where they exist.
     rendering : str
         A key of :data:`riemem.embed.RENDERINGS`.
 
@@ -94,7 +97,11 @@ class TurnEmbedder:
         return RENDERINGS[self.rendering](text, speaker=speaker, when=when, caption=caption)
 
     def embed_turns(
-        self, turns: Sequence[TurnLike], progress: Progress | None = None
+        self,
+        turns: Sequence[TurnLike],
+        progress: Progress | None = None,
+        *,
+        tokens: list[bytes | None] | None = None,
     ) -> list[list[bytes]] | None:
         """Return the stored form of each turn's vectors, one per window of its text.
 
@@ -103,6 +110,9 @@ class TurnEmbedder:
         turns : sequence of (text, speaker, when) or (text, speaker, when, metadata as JSON)
         progress : callable, optional
             ``progress(done, total)`` in turns; returning False stops.
+        tokens : list, optional
+            Where it is given, each turn's rows (:func:`riemem.retrieval.token_rows.token_rows`)
+            are appended, or None for a turn that has none; from the same pass.
 
         Returns
         -------
@@ -119,9 +129,17 @@ class TurnEmbedder:
         for start in range(0, len(turns), _BATCH):
             if progress is not None and progress(start, len(turns)) is False:
                 return None
-            chunks = [_windows(split, render(turn)) for turn in turns[start : start + _BATCH]]
+            texts = [render(turn) for turn in turns[start : start + _BATCH]]
+            chunks = [_windows(split, text) for text in texts]
             flat = [window for windows in chunks for window in windows]
-            rows = encode(check_rows(embedder.embed(flat), len(flat), dim, "embedder"))
+            if tokens is not None and self.gives_tokens():
+                found, of_windows = self._with_tokens(flat, "embed_with_tokens")
+                tokens += _rows_of(texts, chunks, of_windows)
+            else:
+                found = embedder.embed(flat)
+                if tokens is not None:
+                    tokens += [None] * len(texts)
+            rows = encode(check_rows(found, len(flat), dim, "embedder"))
             end = 0
             for windows in chunks:
                 first, end = end, end + len(windows)
@@ -130,20 +148,52 @@ class TurnEmbedder:
             return None
         return blobs
 
-    def embed_query(self, query: str) -> Embedded:
-        """Return a query's vector; of a query longer than the window the beginning counts."""
+    def gives_tokens(self) -> bool:
+        """Whether the embedder gives the vectors of tokens as well."""
+        return callable(getattr(self._get(), "embed_with_tokens", None))
+
+    def embed_query(self, query: str, *, tokens: bool = False) -> Embedded:
+        """Return a query's vector; of a query longer than the window the beginning counts.
+
+        With `tokens` also those of its tokens, if the embedder gives them.
+        """
         embedder, dim = self._get(), self.identity().dim
         windows = _windows(getattr(embedder, "windows", None), query)
         # Models that want another prompt before a question than before a memory have this.
-        embed = getattr(embedder, "embed_queries", embedder.embed)
-        rows = check_rows(embed(windows[:1]), 1, dim, "embedder")
+        asked = None
+        if tokens and self.gives_tokens():
+            own = getattr(embedder, "embed_queries_with_tokens", None)
+            name = "embed_with_tokens" if own is None else "embed_queries_with_tokens"
+            found, (asked,) = self._with_tokens(windows[:1], name)
+        else:
+            found = getattr(embedder, "embed_queries", embedder.embed)(windows[:1])
+        rows = check_rows(found, 1, dim, "embedder")
         notes: tuple[str, ...] = ()
         if len(windows) > 1:
             notes = (
                 f"dense: the query is longer than the embedder's window; only its first "
                 f"{len(windows[0])} of {len(query)} characters were used",
             )
-        return Embedded(rows[0], notes)
+        return Embedded(rows[0], notes, asked)
+
+    def _with_tokens(
+        self, texts: list[str], name: str
+    ) -> tuple[npt.NDArray[np.float32], list[TokenVectors]]:
+        found = getattr(self._get(), name)(texts)
+        if not isinstance(found, tuple) or len(found) != 2:
+            raise DTypeError(
+                f"embedder.{name}: expected (vectors, tokens), got {type(found).__name__}"
+            )
+        vectors, tokens = found
+        if not isinstance(tokens, Sequence) or not all(
+            isinstance(item, TokenVectors) for item in tokens
+        ):
+            raise DTypeError(f"embedder.{name}: expected tokens as a list of TokenVectors")
+        if len(tokens) != len(texts):
+            raise ShapeError(
+                f"embedder.{name}: expected the tokens of {len(texts)} texts, got {len(tokens)}"
+            )
+        return vectors, list(tokens)
 
     def _get(self) -> Embedder:
         with self._lock:
@@ -181,12 +231,43 @@ def _windows(split: Callable[[str], Iterable[str]] | None, text: str) -> list[st
         raise DTypeError(
             f"embedder.windows: expected it to return texts, got {type(found).__name__}"
         )
-    windows = list(found) or [text]
+    windows = found if isinstance(found, Windows) and found else list(found) or [text]
     if len(windows) > MAX_CHUNKS:
         raise TextError(
             f"text: expected at most {MAX_CHUNKS} windows of the embedder, got {len(windows)}"
         )
     return windows
+
+
+def _rows_of(
+    texts: Sequence[str], chunks: Sequence[list[str]], tokens: Sequence[TokenVectors]
+) -> list[bytes | None]:
+    """The rows of each text out of the tokens of its windows; None where those lie nowhere."""
+    rows: list[bytes | None] = []
+    end = 0
+    for text, windows in zip(texts, chunks, strict=True):
+        first, end = end, end + len(windows)
+        places = _places(text, windows)
+        if places is None:
+            rows.append(None)
+        else:
+            own = zip(places, tokens[first:end], strict=True)
+            rows.append(token_rows(text, join_windows(own)))
+    return rows
+
+
+def _places(text: str, windows: list[str]) -> list[int] | None:
+    """Where each window starts; None for windows that are not pieces of the text, in order."""
+    if isinstance(windows, Windows):
+        return [begin for begin, _ in windows.spans]
+    places, after = [], 0
+    for window in windows:
+        begin = text.find(window, after)
+        if begin < 0:
+            return None
+        places.append(begin)
+        after = begin
+    return places
 
 
 def _has(spec: object, name: str) -> bool:

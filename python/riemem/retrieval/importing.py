@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from riemem.errors import CancelledError, EmbedderMismatchError, ModelNotFoundError
 from riemem.foreign.reading import Foreign, Skipped
 from riemem.retrieval.embedding import MAX_CHUNKS, Progress, TurnEmbedder
+from riemem.retrieval.token_keeping import embed_and_write, keeps_tokens, tokens_of
 from riemem.store import Store
 from riemem.store.exchange import Incoming, Parcel
 from riemem.store.sqlite import Identity, require_identity
+from riemem.store.token_vectors import KeepsTokens, Tokens
 from riemem.store.writes import Origin, already_there, insert, never_held_any
 
 __all__ = ["ForeignImport", "Imported", "foreign_receipt", "import_parcel"]
@@ -141,18 +143,22 @@ def import_parcel(
         identity = embedder.identity()
         with store.reading() as connection:
             require_identity(connection, identity, store.path)
-    blobs = _vectors(embedder, fresh, again, progress)
     if fresh and identity is not None:
-        origins = [Origin(item.id, item.created_at, item.updated_at) for item in fresh]
-        stored = insert(
-            store,
-            [item.draft for item in fresh],
-            blobs,
-            identity,
-            skip_duplicates=skip_duplicates,
-            origins=origins,
-            read_claims=read_claims,
-        )
+        owner = identity
+
+        def write(blobs: Sequence[Sequence[bytes]], tokens: Tokens | None) -> list[int]:
+            return insert(
+                store,
+                [item.draft for item in fresh],
+                blobs,
+                owner,
+                skip_duplicates=skip_duplicates,
+                origins=[Origin(item.id, item.created_at, item.updated_at) for item in fresh],
+                read_claims=read_claims,
+                tokens=tokens,
+            )
+
+        stored = _store(store, embedder, fresh, again, progress, write)
         ids |= {item.id: new for item, new in zip(fresh, stored, strict=True)}
     count = len(set(ids.values()) - set(known.values()))
     return _receipt(ids, all(a == b for a, b in ids.items()), count, known, again, False)
@@ -192,18 +198,47 @@ def _usable(store: Store, embedder: TurnEmbedder, given: Identity | None) -> Ide
         return given
 
 
-def _vectors(
-    embedder: TurnEmbedder, fresh: Sequence[Incoming], again: bool, progress: Progress | None
-) -> Sequence[Sequence[bytes]]:
+def _store(
+    store: Store,
+    embedder: TurnEmbedder,
+    fresh: Sequence[Incoming],
+    again: bool,
+    progress: Progress | None,
+    write: Callable[[Sequence[Sequence[bytes]], Tokens | None], list[int]],
+) -> list[int]:
+    """Write what came, with this embedder's vectors, and with tokens where the store keeps some."""
     stopped = CancelledError("import: stopped by progress; nothing was stored")
+    turns = [(d.text, d.speaker, d.when, d.metadata) for d in (item.draft for item in fresh)]
     if again:
-        turns = [(d.text, d.speaker, d.when, d.metadata) for d in (item.draft for item in fresh)]
-        blobs = embedder.embed_turns(turns, progress)
-        if blobs is None:
+        stored = embed_and_write(store, embedder, turns, progress, write)
+        if stored is None:
             raise stopped
-        return blobs
-    if progress is not None and progress(len(fresh), len(fresh)) is False:
+        return stored
+    given = _given(fresh)
+    rows: list[bytes | None] = []
+    if keeps_tokens(store):
+        # Tokens are in no export. The vectors of the file stay as they are, bit for bit.
+        if _can_embed(embedder):
+            if embedder.embed_turns(turns, progress, tokens=rows) is None:
+                raise stopped
+        else:
+            rows = [None] * len(fresh)
+    elif progress is not None and progress(len(fresh), len(fresh)) is False:
         raise stopped
+    try:
+        return write(given, tokens_of(rows) if rows else None)
+    except KeepsTokens:
+        return _store(store, embedder, fresh, again, progress, write)
+
+
+def _can_embed(embedder: TurnEmbedder) -> bool:
+    try:
+        return embedder.gives_tokens()
+    except ModelNotFoundError:
+        return False  # nothing here can embed; the memories stay without tokens
+
+
+def _given(fresh: Sequence[Incoming]) -> Sequence[Sequence[bytes]]:
     found = []
     for item in fresh:
         chunks = item.blobs or ()

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 
 from riemem.errors import StoreLockedError
 from riemem.retrieval.embedding import Progress, TurnEmbedder
+from riemem.retrieval.token_keeping import embed_and_write, other_form, refill_tokens
 from riemem.retrieval.upkeep import check_contents
 from riemem.store import CheckReport, Store
 from riemem.store.check import check_store, rebuild_derived
 from riemem.store.reads import everything
 from riemem.store.sqlite import require_identity
+from riemem.store.token_vectors import Tokens
 from riemem.store.writes import replace_vectors
 
 __all__ = ["check_all", "embed_again", "repair_store"]
@@ -53,14 +55,23 @@ def embed_again(
         if ids is not None:
             wanted = set(ids)
             records = [record for record in records if record.id in wanted]
-        blobs = embedder.embed_turns(
-            [(r.text, r.speaker, r.when, json.dumps(r.metadata)) for r in records], progress
-        )
-        if blobs is None:
+        turns = [(r.text, r.speaker, r.when, json.dumps(r.metadata)) for r in records]
+        own = [record.id for record in records]
+
+        def write(
+            blobs: list[list[bytes]],
+            tokens: Tokens | None,
+            ids: list[int] = own,
+            seen: int = revision,
+        ) -> bool:
+            rows = dict(zip(ids, blobs, strict=True))
+            return replace_vectors(store, rows, identity, seen, tokens)
+
+        done = embed_and_write(store, embedder, turns, progress, write)
+        if done is None:
             return 0
-        rows = {record.id: chunks for record, chunks in zip(records, blobs, strict=True)}
-        if replace_vectors(store, rows, identity, revision):
-            return len(rows)
+        if done:
+            return len(own)
     raise StoreLockedError(f"{store.path}: others wrote during each of {_ATTEMPTS} attempts")
 
 
@@ -68,6 +79,7 @@ def check_all(store: Store) -> CheckReport:
     """Compare everything in the store with everything else, what channels keep in it included."""
     report = check_store(store)
     report.problems += check_contents(store)
+    report.problems += other_form(store)
     return report
 
 
@@ -87,6 +99,8 @@ def repair_store(
         count = embed_again(store, embedder, before.unembedded, progress)
         if count:
             before.repaired.append(f"vectors of {count} memories")
+    if tokens := refill_tokens(store, embedder, progress):
+        before.repaired.append(f"token vectors of {tokens} memories")
     after = check_all(store)
     after.repaired = before.repaired
     return after

@@ -16,6 +16,7 @@ from riemem.store.precisions import check_precisions, repair_precisions
 from riemem.store.records import check_metadata
 from riemem.store.segments import check_segments, drop_segments
 from riemem.store.sqlite import Store, get_meta, has_table, read_identity
+from riemem.store.token_vectors import check_token_vectors, late_interaction, repair_token_vectors
 from riemem.store.uses import check_uses, repair_uses
 
 __all__ = ["CheckReport", "check_store", "rebuild_derived"]
@@ -89,6 +90,10 @@ def check_store(store: Store) -> CheckReport:
             report.problems += check_lives(connection)
             report.problems += check_precisions(connection)
         report.problems += check_claims(connection)
+        report.problems += check_token_vectors(connection)
+        tokens = late_interaction(connection)
+        if tokens.on:
+            report.counts["token_vectors"] = tokens.memories
         newest = connection.execute("SELECT coalesce(max(revision), 0) FROM memories").fetchone()[0]
         if newest > int(get_meta(connection, "revision") or 0):
             report.problems.append("meta: the revision is behind the newest memory")
@@ -113,6 +118,7 @@ def rebuild_derived(store: Store, report: CheckReport) -> None:
         repair_lives(connection)
         repair_precisions(connection)
         repair_claims(transaction)
+        repair_token_vectors(connection)
         connection.execute("DELETE FROM labels")
         for memory_id, metadata in connection.execute("SELECT id, metadata FROM memories"):
             _, labels = check_metadata(json.loads(metadata))

@@ -18,6 +18,7 @@ from riemem.store.schema import (
     SCHEMA_V1,
     SEGMENTS,
     SENSITIVITIES,
+    TOKEN_VECTORS,
     USES,
     WORDS_BY_WRITER,
 )
@@ -44,6 +45,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(5, "words and the metric are kept in segments", SEGMENTS),
     Migration(6, "uses, lifecycle and precisions", USES),
     Migration(7, "claims, conflicts, trust, history and feedback", DOUBTS),
+    Migration(8, "vectors of tokens may be kept", TOKEN_VECTORS),
 )
 
 SCHEMA_VERSION = MIGRATIONS[-1].version

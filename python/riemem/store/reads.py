@@ -6,7 +6,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from riemem.store.filters import Scope
 from riemem.store.records import Record
 from riemem.store.sqlite import Identity, Store, get_meta, read_identity, require_identity
 from riemem.store.times import format_instant
+from riemem.store.token_vectors import late_interaction, token_rows_of
 from riemem.store.vectors import decode, fetch_vectors
 
 __all__ = [
@@ -31,7 +32,7 @@ __all__ = [
     "find_records",
     "revision_of",
 ]
-__all__ += ["first_vectors", "population", "statistics", "stored_vectors"]
+__all__ += ["first_vectors", "population", "statistics", "stored_vectors", "token_rows_of"]
 
 _COLUMNS = "id, text, speaker, session, profile, observed_at, created_at, updated_at, metadata, key"
 
@@ -330,6 +331,7 @@ def statistics(store: Store, where: Scope) -> dict[str, Any]:
         identity = read_identity(connection)
         erasing = get_meta(connection, "erasing") is not None
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+        late = late_interaction(connection)
     return {
         "path": store.path,
         "profile": where.profile,
@@ -350,6 +352,7 @@ def statistics(store: Store, where: Scope) -> dict[str, Any]:
         "file_bytes": _size(store.path),
         "log_bytes": _size(os.path.realpath(store.path) + "-wal"),
         "erasure_pending": erasing,
+        "late_interaction": asdict(late),
     }
 
 

@@ -12,6 +12,7 @@ __all__ = [
     "SCHEMA_V1",
     "SEGMENTS",
     "SENSITIVITIES",
+    "TOKEN_VECTORS",
     "USES",
     "WORDS_BY_WRITER",
 ]
@@ -321,4 +322,17 @@ DOUBTS = (
         at INTEGER NOT NULL
     ) STRICT""",
     "CREATE INDEX feedback_memory ON feedback (memory_id)",
+)
+
+# The vectors of memories' tokens (riemem.store.token_vectors), in stores that were asked to keep
+# them; which form they have stands in `meta`. They were made in the same pass as the vectors of
+# their memory, and go with them.
+TOKEN_VECTORS = (
+    """CREATE TABLE token_vectors (
+        memory_id INTEGER PRIMARY KEY REFERENCES memories (id) ON DELETE CASCADE,
+        data BLOB NOT NULL
+    ) STRICT""",
+    """CREATE TRIGGER token_vectors_stale AFTER DELETE ON vectors WHEN old.chunk = 0 BEGIN
+        DELETE FROM token_vectors WHERE memory_id = old.memory_id;
+    END""",
 )

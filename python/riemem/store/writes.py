@@ -23,6 +23,7 @@ from riemem.store.sqlite import (
     write_identity,
 )
 from riemem.store.times import format_instant, now_us
+from riemem.store.token_vectors import Tokens, of_embedder, write_rows
 
 __all__ = ["Change", "Forgotten", "Origin", "already_there", "compact", "forget", "insert"]
 __all__ += ["never_held_any", "replace_vectors", "resume_erasure", "update"]
@@ -67,6 +68,7 @@ class Change:
     blobs: Sequence[bytes] | None
     fields: tuple[str, ...] = ()
     read_claims: bool = True
+    tokens: Tokens | None = None
 
 
 class Origin(NamedTuple):
@@ -107,6 +109,7 @@ def insert(
     skip_duplicates: bool = False,
     origins: Sequence[Origin] | None = None,
     read_claims: bool = True,
+    tokens: Tokens | None = None,
 ) -> list[int]:
     """Store memories with their vectors, all of them or none, and return their ids.
 
@@ -126,9 +129,13 @@ def insert(
         memory.
     read_claims : bool
         Read what they claim, and note what that conflicts with.
+    tokens : Tokens, optional
+        The vectors of their tokens, for a store that keeps them.
 
     Raises
     ------
+    KeepsTokens
+        It keeps them, and `tokens` is None; nothing was stored.
     EmbedderMismatchError, StoreLockedError, StoreReadOnlyError, StoreError
     """
     with store.writing() as transaction:
@@ -136,7 +143,7 @@ def insert(
         if require_identity(connection, identity, store.path) is None:
             write_identity(connection, identity)
         same: dict[object, int] = {}  # what was given in this call so far
-        ids, rows, vectors, labels, said = [], [], [], [], []
+        ids, rows, vectors, labels, said, own = [], [], [], [], [], []
         now = now_us()
         row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'memories'")
         first_id = next_id = int((row.fetchone() or (0,))[0]) + 1
@@ -162,6 +169,7 @@ def insert(
             vectors += [(next_id, chunk, blob) for chunk, blob in enumerate(chunks)]
             labels += [(next_id, key, value) for key, value in item.labels]
             said.append((next_id, item, observed))
+            own.append(i)
             ids.append(next_id)
             next_id += 1
         connection.executemany(
@@ -176,6 +184,9 @@ def insert(
             (first_id, next_id - 1),
         )
         _insert_vectors(transaction, vectors)
+        write_rows(
+            transaction, [row[0] for row in rows], None if tokens is None else tokens.of(own)
+        )
         firsts = {memory_id: blob for memory_id, chunk, blob in vectors if chunk == 0}
         _insert_labels(transaction, labels)
         trust.remember_origin(
@@ -199,6 +210,8 @@ def update(store: Store, change: Change, identity: Identity | None) -> bool:
     ------
     MemoryNotFoundError
         It was forgotten meanwhile.
+    KeepsTokens
+        As :func:`insert`.
     """
     item = change.draft
     with store.writing() as transaction:
@@ -227,6 +240,7 @@ def update(store: Store, change: Change, identity: Identity | None) -> bool:
             _insert_vectors(
                 transaction, [(change.memory_id, i, blob) for i, blob in enumerate(change.blobs)]
             )
+            write_rows(transaction, [change.memory_id], change.tokens)
             atoms.leave(connection, [change.memory_id])
             first = [(change.memory_id, item.profile, blob) for blob in change.blobs[:1]]
             placed = atoms.place(store, transaction, first)
@@ -249,8 +263,12 @@ def replace_vectors(
     blobs: Mapping[int, Sequence[bytes]],
     identity: Identity,
     seen_revision: int,
+    tokens: Tokens | None = None,
 ) -> bool:
-    """Replace the vectors of these memories; False if the store changed since they were read."""
+    """Replace the vectors of these memories; False if the store changed since they were read.
+
+    `tokens` are those of the memories, in the order of `blobs`; see :func:`insert`.
+    """
     with store.writing() as transaction:
         connection = transaction.connection
         if transaction.revision != seen_revision + 1:
@@ -268,6 +286,8 @@ def replace_vectors(
             [(transaction.revision, memory_id) for memory_id in blobs],
         )
         write_identity(connection, identity)
+        of_embedder(connection, identity, tokens)
+        write_rows(transaction, list(blobs), tokens)
         # The triggers see what is deleted; a vector that was missing deletes nothing.
         connection.execute("DELETE FROM segments WHERE kind = 'metric'")
         atoms.leave(connection, list(blobs))
@@ -293,7 +313,8 @@ def forget(store: Store, where: Scope, ids: Sequence[int] | None = None) -> Forg
         connection = transaction.connection
         found = connection.execute(
             "SELECT id, length(CAST(text AS BLOB)) + length(CAST(metadata AS BLOB)) + coalesce("
-            "(SELECT sum(length(vector)) FROM vectors WHERE memory_id = memories.id), 0) "
+            "(SELECT sum(length(vector)) FROM vectors WHERE memory_id = memories.id), 0) + "
+            "coalesce((SELECT length(data) FROM token_vectors WHERE memory_id = memories.id), 0) "
             f"FROM memories WHERE {wanted.where} ORDER BY id",
             wanted.parameters,
         ).fetchall()
