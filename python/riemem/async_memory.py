@@ -57,8 +57,13 @@ def _writing(
     return call
 
 
+_STOPS = "Cancelled, it stops at the next step of its\n        progress"
+_NOTHING_WRITTEN = f"{_STOPS}, and then nothing has been written."
+_PART_WRITTEN = f"{_STOPS}; what it wrote by then stays."
+
+
 def _stoppable(
-    method: Callable[Concatenate[Memory, P], R],
+    method: Callable[Concatenate[Memory, P], R], how: str = _NOTHING_WRITTEN
 ) -> Callable[Concatenate[AsyncMemory, P], Coroutine[Any, Any, R]]:
     """A method with a `progress` argument, which is how a running one is told to stop."""
 
@@ -70,12 +75,7 @@ def _stoppable(
         work = functools.partial(method, self._memory, *args, **given)
         return await _finish(self._threads, work, stop)
 
-    _describe(
-        call,
-        method,
-        "Cancelled, it stops at the next step of its\n        progress, and then nothing has been "
-        "written. `progress` is called in the thread.",
-    )
+    _describe(call, method, f"{how} `progress` is called in the thread.")
     return call
 
 
@@ -101,10 +101,11 @@ class AsyncMemory:
     -----
     A cancelled read returns at once. A cancelled write that has not begun never begins; one that
     runs is told to stop where it can be (`add_many`, `import_`, `import_from`, `export`,
-    `maintain`, `check`, `reembed_store`), and in any case the cancellation arrives only when the
-    thread is done with the store: nothing goes on behind the caller's back. A write is whole or
-    has not happened; whether it has cannot be told from the cancellation, but a `key` given at
-    `add` makes doing it again harmless.
+    `maintain`, `check`, `reembed_store`, `enable_late_interaction`), and in any case the
+    cancellation arrives only when the thread is done with the store: nothing goes on behind the
+    caller's back. A write is whole or has not happened; whether it has cannot be told from the
+    cancellation, but a `key` given at `add` makes doing it again harmless. Only
+    `enable_late_interaction` is many writes, and those that were made stay.
 
     Examples
     --------
@@ -216,7 +217,7 @@ class AsyncMemory:
     maintain = _stoppable(Memory.maintain)
     check = _stoppable(Memory.check)
     compact = _writing(Memory.compact)
-    enable_late_interaction = _stoppable(Memory.enable_late_interaction)
+    enable_late_interaction = _stoppable(Memory.enable_late_interaction, _PART_WRITTEN)
     disable_late_interaction = _writing(Memory.disable_late_interaction)
     export = _stoppable(Memory.export)
     import_ = _stoppable(Memory.import_)

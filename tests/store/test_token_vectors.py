@@ -13,9 +13,16 @@ from typing import Any
 import numpy as np
 import pytest
 from riemem.embed import HashingEmbedder, TokenVectors
-from riemem.errors import ArgumentError, DTypeError, ShapeError, StoreReadOnlyError
+from riemem.errors import (
+    ArgumentError,
+    DTypeError,
+    ModelNotFoundError,
+    ShapeError,
+    StoreReadOnlyError,
+)
 from riemem.memory import Memory
 from riemem.retrieval import token_keeping
+from riemem.retrieval.embedding import TurnEmbedder
 from riemem.retrieval.token_rows import DIMS, FORM, read_rows, token_rows
 from riemem.store.reads import token_rows_of
 
@@ -173,6 +180,29 @@ class TestWriting:
             other.import_(io.StringIO(exported.getvalue()))
             assert rows_of(other, [1, 2, 3]) == rows_of(memory, [1, 2, 3])
             assert other.stats()["late_interaction"]["on"]
+
+    @pytest.mark.parametrize("absent", [True, False])
+    def test_vectors_that_came_where_their_model_is_not(self, path: Path, absent: bool) -> None:
+        class Elsewhere(HashingEmbedder):
+            """No model here, or another one than the store's; nobody named it."""
+
+            @property
+            def identity(self) -> str:
+                if absent:
+                    raise ModelNotFoundError("it is elsewhere")
+                return "another"
+
+        exported = io.StringIO()
+        with open_at(path) as memory:
+            memory.enable_late_interaction()
+            memory.export(exported, vectors=True)
+        with open_at(path) as memory:
+            memory._embedder = TurnEmbedder(Elsewhere(dim=64))
+            ids = memory.import_(io.StringIO(exported.getvalue()), profile="p").ids
+            assert memory.stats()["late_interaction"]["missing"] == 3
+        with open_at(path) as memory:
+            assert memory.enable_late_interaction().missing == 0
+            assert rows_of(memory, [ids[1]])[ids[1]] == expected(TEXTS[0])
 
     def test_a_backup_has_them(self, memory: Memory, tmp_path: Path) -> None:
         memory.enable_late_interaction()

@@ -158,7 +158,7 @@ def import_parcel(
                 tokens=tokens,
             )
 
-        stored = _store(store, embedder, fresh, again, progress, write)
+        stored = _store(store, embedder, fresh, None if again else owner, progress, write)
         ids |= {item.id: new for item, new in zip(fresh, stored, strict=True)}
     count = len(set(ids.values()) - set(known.values()))
     return _receipt(ids, all(a == b for a, b in ids.items()), count, known, again, False)
@@ -202,14 +202,17 @@ def _store(
     store: Store,
     embedder: TurnEmbedder,
     fresh: Sequence[Incoming],
-    again: bool,
+    owner: Identity | None,
     progress: Progress | None,
     write: Callable[[Sequence[Sequence[bytes]], Tokens | None], list[int]],
 ) -> list[int]:
-    """Write what came, with this embedder's vectors, and with tokens where the store keeps some."""
+    """Write what came, with tokens where the store keeps some.
+
+    `owner` is whose vectors came with it; None: they are made.
+    """
     stopped = CancelledError("import: stopped by progress; nothing was stored")
     turns = [(d.text, d.speaker, d.when, d.metadata) for d in (item.draft for item in fresh)]
-    if again:
+    if owner is None:
         stored = embed_and_write(store, embedder, turns, progress, write)
         if stored is None:
             raise stopped
@@ -218,7 +221,7 @@ def _store(
     rows: list[bytes | None] = []
     if keeps_tokens(store):
         # Tokens are in no export. The vectors of the file stay as they are, bit for bit.
-        if _can_embed(embedder):
+        if _gives_tokens(embedder, owner):
             if embedder.embed_turns(turns, progress, tokens=rows) is None:
                 raise stopped
         else:
@@ -228,14 +231,15 @@ def _store(
     try:
         return write(given, tokens_of(rows) if rows else None)
     except KeepsTokens:
-        return _store(store, embedder, fresh, again, progress, write)
+        return _store(store, embedder, fresh, owner, progress, write)
 
 
-def _can_embed(embedder: TurnEmbedder) -> bool:
+def _gives_tokens(embedder: TurnEmbedder, owner: Identity) -> bool:
+    """Whether tokens can be made here that go with vectors of `owner`."""
     try:
-        return embedder.gives_tokens()
+        return embedder.identity() == owner and embedder.gives_tokens()
     except ModelNotFoundError:
-        return False  # nothing here can embed; the memories stay without tokens
+        return False
 
 
 def _given(fresh: Sequence[Incoming]) -> Sequence[Sequence[bytes]]:
