@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from riemem.embed import HashingEmbedder, TokenVectors
 from riemem.errors import (
     ArgumentError,
@@ -270,6 +272,57 @@ class TestWriting:
             with pytest.raises(error, match=message):
                 memory.add_many([{"text": "a"}, {"text": "b"}])
             assert memory.list() == []
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.sampled_from([*TEXTS, "boat", "tea and boats"])),
+        st.tuples(st.just("update"), st.sampled_from(["a blue whale", "the of", "two boats"])),
+        st.tuples(st.just("forget"), st.just("")),
+        st.tuples(st.just("stop"), st.just("")),
+        st.tuples(st.just("on"), st.just("")),
+        st.tuples(st.just("off"), st.just("")),
+    ),
+    max_size=12,
+)
+
+
+@given(STEPS)
+@settings(max_examples=30)
+def test_every_memory_has_the_rows_of_its_text_or_none(steps: list[tuple[str, str]]) -> None:
+    with Memory.open(":memory:", embedder=HashingEmbedder(dim=64)) as memory:
+        said: dict[int, str] = {}
+        on, sure = False, True
+        for i, (step, text) in enumerate(steps):
+            chosen = sorted(said)[i % len(said)] if said else None
+            if step == "add":
+                said[memory.add(text)] = text
+            elif step == "update" and chosen is not None:
+                memory.update(chosen, text=text)
+                said[chosen] = text
+            elif step == "forget" and chosen is not None:
+                memory.forget(chosen)
+                del said[chosen]
+            elif step == "stop":
+                memory.enable_late_interaction(progress=lambda done, total: False)
+                sure = sure and on
+                on = True
+            elif step == "on":
+                memory.enable_late_interaction()
+                on = sure = True
+            elif step == "off":
+                memory.disable_late_interaction()
+                on, sure = False, True
+        found = rows_of(memory, range(40))
+        right = {i: expected(text) for i, text in said.items()}
+        assert found.items() <= right.items()
+        if sure:
+            assert found == (right if on else {})
+        state = memory.stats()["late_interaction"]
+        assert (state["on"], state["memories"]) == (on, len(found))
+        assert state["memories"] + state["missing"] == len(said)
+        report = memory.check()
+        assert report.ok, report.problems
 
 
 class TestFilling:
