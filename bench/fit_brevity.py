@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 from riemem import models
 from riemem.embed import load_embedder
+from riemem.evaluation.embedded import embed_texts
 from riemem.evaluation.hybrid import (
     BUDGETS,
     KnownVectors,
@@ -29,7 +30,7 @@ from riemem.evaluation.hybrid import (
 )
 from riemem.evaluation.locomo import load_locomo
 from riemem.evaluation.realmem import _ask, _texts, load_realmem
-from riemem.evaluation.retrieval import _embed, embed_benchmark
+from riemem.evaluation.retrieval import embed_benchmark
 from riemem.retrieval.embedding import TurnEmbedder
 from riemem.retrieval.fusion import rankings
 
@@ -79,7 +80,7 @@ def main() -> None:
     personas = [load_realmem(path) for path in arguments.realmem]
     turns = TurnEmbedder(model)
     texts = [_texts(persona, turns, model) for persona in personas]
-    vectors = _embed(model, texts, None, arguments.cache)
+    vectors = embed_texts(model, texts, None, arguments.cache)
     for persona, group, rows in zip(personas, texts, vectors, strict=True):
         own = KnownVectors(model, dict(zip(group, rows, strict=True)))
         values = _ask(persona, own, chosen, count)

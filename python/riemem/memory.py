@@ -22,11 +22,12 @@ from riemem.foreign import read_foreign
 from riemem.packing import Context, Dropped
 from riemem.retrieval.brevity import worth
 from riemem.retrieval.channel import ChannelHits
+from riemem.retrieval.choice import choose, unavailable
 from riemem.retrieval.corpus import day_of
 from riemem.retrieval.embedding import Progress, TurnEmbedder, TurnLike
-from riemem.retrieval.fusion import Ranking, as_ranking
+from riemem.retrieval.fusion import Ranking
 from riemem.retrieval.hits import Hit, SearchResult, check_query
-from riemem.retrieval.hybrid import HybridChannel, unavailable
+from riemem.retrieval.hybrid import HybridChannel
 from riemem.retrieval.importing import ForeignImport, Imported, foreign_receipt, import_parcel
 from riemem.retrieval.lookup import Looked, Question, look_up
 from riemem.retrieval.reembed import check_all, embed_again, repair_store
@@ -512,7 +513,8 @@ class Memory(LifeMethods, DoubtMethods):
             Put more numbers into ``Hit.channels``, and words into ``Hit.why``.
         profile, session : str, optional
         ranking : str or Ranking
-            How the channels are joined: a key of :data:`riemem.retrieval.fusion.rankings`.
+            How the channels are joined: a key of :data:`riemem.retrieval.fusion.rankings`. In a
+            store that keeps token vectors "default" means "late-interaction".
         near_duplicates : float, optional
             Leave out a hit whose cosine to a better one is above this, such as 0.98.
         reranker : Reranker, str or path, optional
@@ -542,7 +544,7 @@ class Memory(LifeMethods, DoubtMethods):
         []
         """
         where: dict[str, Any] = {"filters": filters, "at": at, "profile": profile}
-        where |= {"session": session, "archived": archived, "ranking": as_ranking(ranking)}
+        where |= {"session": session, "archived": archived, "ranking": ranking}
         where |= {"near_duplicates": near_duplicates, "reranker": reranker}
         return self._look_up(query, k, explain=explain, trust=trust, **where).hits()
 
@@ -613,13 +615,12 @@ class Memory(LifeMethods, DoubtMethods):
             packing.check_compressor(compressor)
             if layout != "flat":
                 raise ArgumentError("layout: a compressor makes its own; leave layout='flat'")
-        rule = as_ranking(ranking)
         where: dict[str, Any] = {"filters": filters, "at": at, "profile": profile}
-        where |= {"session": session, "archived": archived, "ranking": rule}
+        where |= {"session": session, "archived": archived, "ranking": ranking}
         where |= {"near_duplicates": near_duplicates, "reranker": reranker}
         looked = self._look_up(query, k, **where)
         turns = looked.turns()
-        own = {turn.id: worth(turn.score, turn.text, *rule.brevity) for turn in turns}
+        own = {turn.id: worth(turn.score, turn.text, *looked.brevity) for turn in turns}
         sizes: dict[str, Any] = {"token_budget": budget, "worth": None if reranker else own}
         framed = packing.delimited if delimited else str
         # What packs checks each count by itself.
@@ -1013,7 +1014,7 @@ class Memory(LifeMethods, DoubtMethods):
         profile: str | None,
         session: str | None,
         archived: bool,
-        ranking: Ranking,
+        ranking: str | Ranking,
         near_duplicates: float | None,
         reranker: Any,
         explain: bool = False,
@@ -1023,15 +1024,16 @@ class Memory(LifeMethods, DoubtMethods):
         count = min(check_integer(k, "k", 0), _MOST_HITS)
         weight = check_weight(trust, "trust")
         refinement = Refinement.of(near_duplicates, reranker)
+        chosen, lacking = choose(ranking, self._store, self._embedder)
         where = self._scope(profile, session, filters, at)
         day = None if at is None else day_of(parse_instant(at, "at"))
         allowed, asleep = self._asleep.allowed(where, archived)
         if count == 0 or (allowed is not None and allowed.size == 0):
             return Looked(ChannelHits(scoring="nothing to rank"), notes=asleep)
-        rule = self._adapted(ranking, where.profile, weight)
+        rule = self._adapted(chosen, where.profile, weight)
         asked = Question(text, count, rule, refinement, day, explain)
         found = look_up(self._store, self._channel(where.profile), asked, allowed)
-        return replace(found, notes=asleep)
+        return replace(found, notes=lacking + asleep)
 
     def _channel(self, profile: str) -> HybridChannel:
         with self._lock:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..embed import Embedder
+from ..embed import Embedder, TokenEmbedder, TokenVectors
 from ..memory import Memory
 from ..retrieval.embedding import DEFAULT_RENDERING, TurnEmbedder
 from ..retrieval.fusion import CHANNELS, Ranking, rankings
@@ -34,6 +34,7 @@ class KnownVectors:
 
     model: Embedder
     known: Mapping[str, NDArray[np.float32]]
+    tokens: Mapping[str, TokenVectors] = field(default_factory=dict)
 
     @property
     def identity(self) -> str:
@@ -56,6 +57,18 @@ class KnownVectors:
         made = dict(zip(fresh, self.model.embed(fresh), strict=True)) if fresh else {}
         rows = [self.known[text] if text in self.known else made[text] for text in texts]
         return np.array(rows, np.float32).reshape(len(texts), self.dim)
+
+    def embed_with_tokens(
+        self, texts: Sequence[str]
+    ) -> tuple[NDArray[np.float32], list[TokenVectors]]:
+        """Return the known vectors and tokens, and the model's for texts that are not known."""
+        fresh = [text for text in texts if text not in self.tokens]
+        made: dict[str, TokenVectors] = {}
+        if fresh:
+            assert isinstance(self.model, TokenEmbedder)
+            made = dict(zip(fresh, self.model.embed_with_tokens(fresh)[1], strict=True))
+        found = [self.tokens[text] if text in self.tokens else made[text] for text in texts]
+        return self.embed(texts), found
 
     def windows(self, text: str) -> Sequence[str]:
         """Return a known text whole, as it was embedded."""
@@ -102,8 +115,10 @@ def instant(when: str | None) -> str:
     return moment.replace(tzinfo=timezone.utc).isoformat()
 
 
-def variants(names: Sequence[str] | None = None) -> dict[str, Ranking]:
+def variants(names: Sequence[str] | None = None, *, late: bool = False) -> dict[str, Ranking]:
     """Return what is measured: channels alone, the default without each, every ranking.
+
+    With `late` also the one that compares tokens.
 
     Examples
     --------
@@ -123,6 +138,8 @@ def variants(names: Sequence[str] | None = None) -> dict[str, Ranking]:
     chosen["without brevity"] = replace(default, brevity=(0.0, 1))
     for name in ("half", "slm-v3", "default"):
         chosen[name] = rankings[name]
+    if late:
+        chosen["late-interaction"] = rankings["late-interaction"]
     if names is not None:
         chosen = {name: chosen[name] for name in names}
     return chosen

@@ -18,13 +18,13 @@ from ..errors import ArgumentError
 from ..models import token_counter
 from ..retrieval.fusion import Ranking, as_ranking
 from .clustering_baselines import CLUSTERINGS
+from .embedded import Progress, embed_texts
 from .hybrid import KnownVectors
 from .metrics import spread
 from .packing_measure import ORDERS, Plan, measure
 from .packing_report import PackingReport, entries_of, leave_one_out, rows_of
 from .packing_sizes import LineCounter
 from .packing_streams import Stream, load_streams
-from .retrieval import Progress, _embed
 
 __all__ = [
     "BUDGETS",
@@ -205,7 +205,7 @@ def stream_vectors(
     for stream in streams:
         texts = [turn.embedded for turn in stream.turns] + [q.text for q in stream.questions]
         windows.append(list(dict.fromkeys(w for text in texts for w in model.windows(text))))
-    vectors = _embed(model, windows, progress, None if cache is None else Path(cache))
+    vectors = embed_texts(model, windows, progress, None if cache is None else Path(cache))
     found = []
     for stream, texts, rows in zip(streams, windows, vectors, strict=True):
         known = KnownVectors(model, dict(zip(texts, rows, strict=True)))

@@ -24,7 +24,7 @@ from .hybrid import KnownVectors, score_all
 from .packing_report import FLAT, Measured
 from .packing_sizes import LineCounter, LineSizes
 from .packing_streams import PackQuestion, Stream
-from .retrieval import Progress
+from .embedded import Progress
 
 __all__ = ["ORDERS", "Plan", "measure"]
 

@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 
 from .. import models
-from ..embed import Embedder, load_embedder
+from ..embed import Embedder, TokenEmbedder, TokenVectors, load_embedder
 from ..errors import ArgumentError
 from ..memory import Memory
 from ..retrieval.embedding import DEFAULT_RENDERING, TurnEmbedder
 from ..retrieval.fusion import Ranking, rankings
 from ..store import Store
+from .embedded import Progress, embed_texts
 from .hybrid import BUDGETS, KnownVectors, rank_all, variants
 from .locomo import _get, _kind, _read_json
 from .metrics import paired_bootstrap, shown_interval
-from .retrieval import Progress, _embed
 
 __all__ = ["Persona", "RealMemReport", "load_realmem", "run_realmem"]
 
@@ -207,11 +207,16 @@ def run_realmem(
     model = load_embedder(embedder)
     turns = TurnEmbedder(model)
     texts = [_texts(persona, turns, model) for persona in personas]
-    vectors = _embed(model, texts, progress, None if cache is None else Path(cache))
+    tokens: dict[str, TokenVectors] | None = None
+    if isinstance(model, TokenEmbedder):
+        tokens = {}
+        if methods is None:
+            chosen = {**chosen, "late-interaction": rankings["late-interaction"]}
+    vectors = embed_texts(model, texts, progress, None if cache is None else Path(cache), tokens)
     count, counter = models.token_counter()
     values: dict[str, list[dict[str, float]]] = {name: [] for name in chosen}
     for persona, group, rows in zip(personas, texts, vectors, strict=True):
-        known = KnownVectors(model, dict(zip(group, rows, strict=True)))
+        known = KnownVectors(model, dict(zip(group, rows, strict=True)), tokens or {})
         for name, own in _ask(persona, known, chosen, count).items():
             values[name] += own
     report = RealMemReport([_about(p) for p in personas], model.identity, turns.rendering, counter)
@@ -264,6 +269,8 @@ def _ask(
         by_session.setdefault(question.session, []).append(question)
     store = Store.open(":memory:")
     with Memory(store, TurnEmbedder(embedder, DEFAULT_RENDERING), "default") as memory:
+        if embedder.tokens:
+            memory.enable_late_interaction()
         for i, session in enumerate(persona.sessions):
             asked = by_session.get(i, [])
             if asked:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import hashlib
-import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import models
-from ..embed import RENDERINGS, Embedder, load_embedder
-from ..errors import ArgumentError, CancelledError
+from ..embed import RENDERINGS, Embedder, TokenEmbedder, TokenVectors, load_embedder
+from ..errors import ArgumentError
 from ..fisher_rao import fisher_rao_search, signal_variance
 from ..metric import FisherMetric
 from ..presets import Preset
 from ..presets import presets as all_presets
+from ..retrieval.fusion import rankings as searches
 from ..retrieval.lexical import LexicalIndex
 from ..scoring import TopK, search
+from .embedded import Progress, embed_texts
 from .hybrid import (
     BUDGETS,
     KnownVectors,
@@ -45,10 +45,7 @@ from .metrics import (
 )
 from .report import Report
 
-_BATCH = 64
-
 Rankings = dict[str, list[list[int]]]
-Progress = Callable[[int, int], object]
 
 
 def run_locomo(
@@ -121,7 +118,12 @@ def run_locomo(
     audited, changes = (None, None) if audit is None else apply_audit(benchmark, audit)
     model = load_embedder(embedder)
     texts = _texts(benchmark, rendering)
-    vectors = _embed(model, texts, progress, Path(cache) if cache is not None else None)
+    tokens: dict[str, TokenVectors] | None = None
+    if presets is None and isinstance(model, TokenEmbedder):
+        tokens = {}
+    vectors = embed_texts(
+        model, texts, progress, Path(cache) if cache is not None else None, tokens
+    )
     notes: list[str] = []
     rankings = [
         _rank(conversation, texts[2 * i], vectors[2 * i], vectors[2 * i + 1], chosen, notes)
@@ -133,19 +135,25 @@ def run_locomo(
         for text, row in zip(group, rows, strict=True)
     }
     packed: list[list[float]] = []
+    default = searches["default"]  # as such: its name means another where tokens are kept
     if presets is None:
         for conversation, ranking in zip(benchmark.conversations, rankings, strict=True):
-            make = functools.partial(remember, conversation, KnownVectors(model, known), rendering)
+            embedder = KnownVectors(model, known, tokens or {})
+            make = functools.partial(remember, conversation, embedder, rendering)
             with make() as memory:
                 asked = [question.text for question in conversation.questions]
                 said = [turn.text for turn in conversation.turns]
-                ranking |= rank_all(memory, asked, variants(), said)
+                if tokens:
+                    memory.enable_late_interaction()
+                ranking |= rank_all(memory, asked, variants(late=bool(tokens)), said)
                 if recall:
-                    packed += [in_recall(memory, q.text, q.gold) for q in conversation.answerable]
+                    packed += [
+                        in_recall(memory, q.text, q.gold, default) for q in conversation.answerable
+                    ]
             if lives:
                 ranking |= rank_lives(conversation, make)
     count, counter = models.token_counter()
-    tokens = [turn_tokens(conversation, count) for conversation in benchmark.conversations]
+    sizes = [turn_tokens(conversation, count) for conversation in benchmark.conversations]
     return Report(
         data={
             "file": benchmark.file,
@@ -156,9 +164,9 @@ def run_locomo(
         },
         rendering=rendering,
         embedder=model.identity,
-        rows=_rows(benchmark, benchmark, rankings, tokens),
+        rows=_rows(benchmark, benchmark, rankings, sizes),
         audit=None if changes is None else dict(vars(changes)),
-        audit_rows=[] if audited is None else _rows(audited, benchmark, rankings, tokens),
+        audit_rows=[] if audited is None else _rows(audited, benchmark, rankings, sizes),
         notes=notes,
         counter=counter,
         recall=dict(zip(map(str, BUDGETS), np.mean(packed, axis=0).tolist(), strict=True))
@@ -211,49 +219,19 @@ def embed_benchmark(
     rendering: str = "name-said",
     cache: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
+    tokens: dict[str, TokenVectors] | None = None,
 ) -> dict[str, NDArray[np.float32]]:
-    """Return the vector of every rendered turn and question by its text."""
+    """Return the vector of every rendered turn and question by its text.
+
+    What is compared of their tokens is put into `tokens`, where that is given.
+    """
     texts = _texts(benchmark, rendering)
-    vectors = _embed(model, texts, progress, None if cache is None else Path(cache))
+    vectors = embed_texts(model, texts, progress, None if cache is None else Path(cache), tokens)
     return {
         text: row
         for group, rows in zip(texts, vectors, strict=True)
         for text, row in zip(group, rows, strict=True)
     }
-
-
-def _embed(
-    model: Embedder, texts: list[list[str]], progress: Progress | None, cache: Path | None
-) -> list[NDArray[np.float32]]:
-    total, done, vectors = sum(map(len, texts)), 0, []
-
-    def report() -> None:
-        if progress is not None and progress(done, total) is False:
-            raise CancelledError("the evaluation was cancelled")
-
-    report()
-    for group in texts:
-        file = None if cache is None else cache / f"{_key(model.identity, group)}.npy"
-        if file is not None and file.exists():
-            vectors.append(np.load(file, allow_pickle=False))
-            done += len(group)
-            report()
-            continue
-        rows = np.empty((len(group), model.dim), dtype=np.float32)
-        for start in range(0, len(group), _BATCH):
-            part = group[start : start + _BATCH]
-            rows[start : start + len(part)] = model.embed(part)
-            done += len(part)
-            report()
-        if file is not None:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            np.save(file, rows)
-        vectors.append(rows)
-    return vectors
-
-
-def _key(identity: str, texts: Sequence[str]) -> str:
-    return hashlib.sha256(json.dumps([identity, list(texts)]).encode()).hexdigest()[:32]
 
 
 def _rank(

@@ -45,6 +45,7 @@ class VectorScores:
     more: Callable[[Ids], npt.NDArray[np.float64]]  # scores of other positions
     vectors: Callable[[Ids], Rows]  # the unit vectors at some positions
     again: Callable[[npt.NDArray[np.float64]], Asked]  # the same of another vector
+    asked: Embedded  # the query
     off: float = 0.0  # how far a score of `scores` can be from that of `more`, at most
 
 
@@ -129,6 +130,7 @@ class DenseChannel:
         few: int = MANY,
         best: int = 256,
         nearly: bool = False,
+        tokens: bool = False,
     ) -> VectorScores | None:
         """Score every vector, or of many the best, or return None when there are none.
 
@@ -146,6 +148,8 @@ class DenseChannel:
             Of more, so many of the best are.
         nearly : bool
             Where all are scored, do it faster and only nearly; `off` says how far off they are.
+        tokens : bool
+            Also ask the embedder for the vectors of the query's tokens.
 
         Raises
         ------
@@ -156,7 +160,7 @@ class DenseChannel:
         index = self._follow()
         if len(index) == 0:
             return None
-        embedded = self._embedder.embed_query(query)
+        embedded = self._embedder.embed_query(query, tokens=tokens)
         cosine = score == "cosine"
         asked = index.ask(embedded.vector, cosine_weight=1.0 if cosine else None)
         if score == "fisher-rao":
@@ -181,7 +185,17 @@ class DenseChannel:
             return index.ask(vector, cosine_weight=1.0 if cosine else None)
 
         return VectorScores(
-            asked.ids, values, label, plain, notes, rows, asked.some, asked.vectors, again, off
+            asked.ids,
+            values,
+            label,
+            plain,
+            notes,
+            rows,
+            asked.some,
+            asked.vectors,
+            again,
+            embedded,
+            off,
         )
 
     def _uncertain_scores(self, index: RiemannianIndex, embedded: Embedded) -> VectorScores:
@@ -203,7 +217,7 @@ class DenseChannel:
 
         notes = embedded.notes
         return VectorScores(
-            keys, values, "fisher-rao", False, notes, None, some, vectors, index.ask
+            keys, values, "fisher-rao", False, notes, None, some, vectors, index.ask, embedded
         )
 
     def cosines(self, query: str, memory_ids: list[int]) -> dict[int, dict[str, float]]:

@@ -17,11 +17,12 @@ from riemem.retrieval.query_type import SLM_V3_MULTIPLIERS
 __all__ = ["CHANNELS", "Fused", "Ranking", "added_up", "as_ranking", "fuse", "min_max", "rankings"]
 
 #: Every channel that gives a score of its own; "neighbours" and "answers" are made from "dense"
-#: and "lexical", "likeness" from what all others found.
+#: and "lexical", "likeness" from what all others found, and "late" after that.
 CHANNELS = (
     "dense",
     "lexical",
     "likeness",
+    "late",
     "names",
     "temporal",
     "time_words",
@@ -54,6 +55,9 @@ class Ranking:
     likeness : (int, float)
         How many of the best without it the channel "likeness" looks at, and the spread of their
         weights (see :mod:`riemem.retrieval.likeness`).
+    late : (int, float)
+        How many of the best without it the channel "late" compares word by word, and what a word
+        beside a turn counts there (see :mod:`riemem.retrieval.late`).
     brevity : (float, int)
         How much a turn's length counts against it where a token budget is filled, and up to how
         many tokens it does not (see :func:`riemem.packing.worth`).
@@ -81,6 +85,7 @@ class Ranking:
     kernel: Mapping[int, float] = field(default_factory=dict)
     answers: float = 0.0
     likeness: tuple[int, float] = (8, 2.0)
+    late: tuple[int, float] = (100, 0.95)
     brevity: tuple[float, int] = (0.0, 1)
     dense: str = "whitened"
     k1: float = 0.8
@@ -105,11 +110,13 @@ class Ranking:
             if value not in known:
                 raise ArgumentError(f"{option}: expected one of {known}, got {value!r}")
         numbers = [*self.weights.values(), *self.kernel.values(), self.rrf_k, self.scenes]
-        numbers += [self.answers, *self.likeness, *self.brevity]
+        numbers += [self.answers, *self.likeness, *self.late, *self.brevity]
         if not np.isfinite(numbers).all():
             raise ArgumentError(f"weights: expected finite numbers, got {numbers}")
         if self.likeness[0] < 1 or self.likeness[1] <= 0.0:
             raise ArgumentError(f"likeness: expected a count and a spread > 0, got {self.likeness}")
+        if self.late[0] < 1 or not 0.0 <= self.late[1] <= 1.0:
+            raise ArgumentError(f"late: expected a count and a share, got {self.late}")
         if self.brevity[0] < 0.0 or self.brevity[1] < 1:
             raise ArgumentError(
                 f"brevity: expected a weight >= 0 and at least 1 token, got {self.brevity}"
@@ -253,6 +260,25 @@ _RANKINGS = (
         answers=0.3,
         brevity=(3.0, 300),
         source="riemem: bench/fit_fusion.py and fit_brevity.py, leaving one conversation out",
+    ),
+    Ranking(
+        "late-interaction",
+        {
+            "dense": 2.5,
+            "lexical": 3.3,
+            "likeness": 3.8,
+            "late": 6.0,
+            "names": 1.9,
+            "temporal": 3.2,
+            "time_words": 1.8,
+            "substance": 2.0,
+            "opening": 0.8,
+            "first_person": 0.4,
+        },
+        kernel={-1: 0.31, 1: 0.28, -2: 0.35, 2: 0.24, -3: 0.21},
+        answers=0.3,
+        brevity=(3.0, 300),
+        source="riemem: bench/fit_fusion.py --late and fit_brevity.py, by conversation",
     ),
     Ranking(
         "slm-v3",

@@ -16,12 +16,12 @@ from riemem.errors import BackendUnavailableError
 from riemem.retrieval.bridges import bridge_scores
 from riemem.retrieval.channel import ChannelHits, Ids, Shares
 from riemem.retrieval.corpus import Corpus, CorpusView, Floats, Mask
-from riemem.retrieval.dates import require_calendar
 from riemem.retrieval.demotion import Edges, follow_edges, put_in_order, with_superseding
 from riemem.retrieval.dense import MANY, DenseChannel, VectorScores
 from riemem.retrieval.embedding import TurnEmbedder
 from riemem.retrieval.entities import entity_scores
 from riemem.retrieval.fusion import Fused, Ranking, added_up, as_ranking, fuse, weights_for
+from riemem.retrieval.late import compare
 from riemem.retrieval.likeness import Likeness
 from riemem.retrieval.names import speaker_scores
 from riemem.retrieval.narrowing import (
@@ -107,6 +107,7 @@ class HybridChannel:
         self._store, self._profile = store, profile
         self._corpus = Corpus(store, profile)
         self.dense = DenseChannel(store, profile, embedder)
+        self._embedder = embedder
         self._lock = threading.Lock()
         self._rows: VectorRows | None = None
         self._edges: Edges | None = None
@@ -175,6 +176,9 @@ class HybridChannel:
         With `narrow` only rows that can be among the k best are sure to have their dense score.
         """
         wanted = ranking.weights
+        late = "late" in wanted
+        if late:  # it puts those in another order
+            k = max(k, ranking.late[0])
         channels: dict[str, Floats] = {}
         notes: list[str] = []
         scoring = "no dense scores"
@@ -190,6 +194,7 @@ class HybridChannel:
                 few=few,
                 best=max(2 * k, 256),
                 nearly=narrow and adds_up(ranking),
+                tokens=late,
             )
         view = self._corpus.follow()
         edges = self._follow_edges(ranking)
@@ -278,6 +283,14 @@ class HybridChannel:
                 rows = with_superseding(rows, edges, view, passes)
                 self._fill(found, channels["dense"], view, with_neighbours(rows, view))
                 channels["likeness"][rows] = alike.scores(rows)[rows]
+        if late and passes.any():
+            asked = self._embedder.embed_query(query, tokens=True) if found is None else found.asked
+            first_pass = fuse(ranking, channels, view, passes, kind, rows)
+            compared = compare(query, asked.tokens, first_pass, view, ranking.late, self._store)
+            if isinstance(compared, str):
+                notes.append(compared)
+            else:
+                channels["late"] = compared
         return Gathered(view, passes, channels, tuple(notes), kind, scoring, rows, edges)
 
     def keep(self) -> None:
@@ -367,21 +380,6 @@ class HybridChannel:
                 own[f"{name}.score"] = float(scores[row])
             own.update(cosines.get(memory_id, {}))
         return details
-
-
-def unavailable() -> list[str]:
-    """Return which channels cannot run on this machine, and why.
-
-    Examples
-    --------
-    >>> unavailable()
-    []
-    """
-    try:
-        require_calendar()
-    except BackendUnavailableError as error:
-        return [str(error)]
-    return []
 
 
 def _centred(scores: Floats, alive: Mask) -> Floats:

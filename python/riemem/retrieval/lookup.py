@@ -57,7 +57,9 @@ class Looked:
     superseded : mapping of int to sequence of int
     explain : bool
     notes : tuple of str
-        What the scope leaves out.
+        What the scope leaves out, and what the ranking cannot do here.
+    brevity : (float, int)
+        That of the ranking.
     """
 
     found: ChannelHits
@@ -66,6 +68,7 @@ class Looked:
     superseded: Mapping[int, Sequence[int]] = field(default_factory=dict)
     explain: bool = False
     notes: tuple[str, ...] = ()
+    brevity: tuple[float, int] = (0.0, 1)
 
     def turns(self) -> list[FoundTurn]:
         """Return what packing needs, best first."""
@@ -111,4 +114,5 @@ def look_up(store: Store, channel: HybridChannel, asked: Question, allowed: Ids 
     if asked.refinement.active:
         texts = {memory_id: row[1] for memory_id, row in rows.items()}
         found = refined(found, asked.refinement, asked.text, texts, channel.dense, asked.k)
-    return Looked(found, rows, trusted, superseded, asked.explain)
+    brevity = asked.ranking.brevity
+    return Looked(found, rows, trusted, superseded, asked.explain, brevity=brevity)

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from riemem.retrieval.corpus import CorpusView, Floats
-from riemem.retrieval.words import STOP_WORDS
+from riemem.retrieval.words import STOP_WORDS, raw_words
 
-__all__ = ["NOT_NAMES", "WORD_NAMES", "named_speakers", "speaker_scores"]
+__all__ = ["NOT_NAMES", "WORD_NAMES", "named_speakers", "named_words", "speaker_scores"]
 
 #: Roles, not names: a question that has such a word does not mean the speaker of that name.
 _ROLES = "user assistant system human ai bot agent model speaker me i you"
@@ -77,10 +77,20 @@ class _Known:
 
 def speaker_scores(query: str, view: CorpusView) -> Floats:
     """1 for what a speaker said whom the query names, else 0; shape (n,)."""
-    known = view.cached("speakers", lambda: _Known(view.speaker_names))
     named = np.zeros(len(view.speaker_names) + 1)  # the last for rows without a speaker
-    named[known.named_in(query)] = 1.0
+    named[_named_in(query, view)] = 1.0
     return named[view.speakers] if named.any() else np.zeros(len(view))
+
+
+def named_words(query: str, view: CorpusView) -> set[str]:
+    """The words of the names of the speakers whom the query names."""
+    names = view.speaker_names
+    return {word for number in _named_in(query, view) for word in raw_words(names[number])}
+
+
+def _named_in(query: str, view: CorpusView) -> list[int]:
+    known = view.cached("speakers", lambda: _Known(view.speaker_names))
+    return known.named_in(query)
 
 
 def _genitive(token: str) -> str:

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from riemem.errors import ArgumentError, ShapeError
 from riemem.retrieval.words import STOP_WORDS, word_places
 
-__all__ = ["DIMS", "FORM", "MOST_ROWS", "SCALE", "read_rows", "signs", "token_rows"]
+__all__ = ["DIMS", "FORM", "MOST_ROWS", "SCALE"]
+__all__ += ["read_rows", "rounded", "signs", "telling", "token_rows"]
 
 #: Numbers of a row.
 DIMS = 64
@@ -88,8 +89,19 @@ def token_rows(
             f"tokens: expected a vector for each of {len(tokens.starts)} starts and "
             f"{len(tokens.ends)} ends, got shape {vectors.shape}"
         )
-    own = _telling(text, tokens, without)[:MOST_ROWS]
-    rows = vectors[own].astype(np.float64)
+    own = telling(text, tokens, without)[:MOST_ROWS]
+    return rounded(vectors[own], dims).tobytes()
+
+
+def rounded(vectors: npt.NDArray[np.float32], dims: int = DIMS) -> npt.NDArray[np.int8]:
+    """Return ``round(127 P v / |P v|)`` of each vector; (t, dims). Of such a row it is the row.
+
+    Examples
+    --------
+    >>> rounded(np.array([[3.0, 4.0]], np.float32), dims=2).tolist()
+    [[76, 102]]
+    """
+    rows = vectors.astype(np.float64)
     if rows.shape[1] > dims:
         # In double precision: the bytes do not depend on the order in which a library adds.
         rows = rows @ signs(rows.shape[1], dims)
@@ -97,8 +109,8 @@ def token_rows(
         rows = np.pad(rows, ((0, 0), (0, dims - rows.shape[1])))
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
     rows = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0.0)
-    rounded: npt.NDArray[np.int8] = np.rint(SCALE * rows).astype(np.int8)
-    return rounded.tobytes()
+    found: npt.NDArray[np.int8] = np.rint(SCALE * rows).astype(np.int8)
+    return found
 
 
 def read_rows(data: bytes, dims: int = DIMS) -> npt.NDArray[np.int8]:
@@ -140,8 +152,8 @@ def signs(d: int, dims: int = DIMS) -> npt.NDArray[np.float64]:
     return matrix
 
 
-def _telling(text: str, tokens: Tokens, without: Collection[str]) -> npt.NDArray[np.int64]:
-    """The tokens that lie in a word that is not left out; ascending."""
+def telling(text: str, tokens: Tokens, without: Collection[str] = ()) -> npt.NDArray[np.int64]:
+    """Return which tokens lie in a word that is not left out; ascending; see :func:`token_rows`."""
     words = [
         (start, end)
         for start, end, word in word_places(text)
