@@ -1,13 +1,13 @@
 """Choose how much length counts where a token budget is filled, leaving one conversation out.
 
-    python bench/fit_brevity.py PATH/locomo_dev.json PATH/realmem/*.json --cache FOLDER
+    python bench/fit_brevity.py PATH/locomo_dev.json PATH/realmem/*.json --cache FOLDER [--late]
 
 Every pair of (weight, bytes that are free) is tried with the default ranking, whose other weights
 are left as they are. For each conversation and persona the pair is chosen on all others: of those
 that lose no more than 0.001 of the evidence of either benchmark against no penalty at all, the one
 with the largest mean over conversations and budgets. What it then gives on the one left out is
 printed, and at the end the pair that all of them together choose, which is
-``riemem.retrieval.fusion.rankings["default"].brevity``.
+``riemem.retrieval.fusion.rankings["default"].brevity``; with `--late` that of "late-interaction".
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from riemem.evaluation.locomo import load_locomo
 from riemem.evaluation.realmem import _ask, _texts, load_realmem
 from riemem.evaluation.retrieval import embed_benchmark
 from riemem.retrieval.embedding import TurnEmbedder
-from riemem.retrieval.fusion import rankings
+from riemem.retrieval.fusion import Ranking, rankings
 
 WEIGHTS = (1.0, 2.0, 3.0)
 FREE = (1, 200, 300, 400, 500)
@@ -40,9 +40,9 @@ NONE = (0.0, 1)
 MOST_LOST = 0.001
 
 
-def variants() -> dict:
+def variants(base: Ranking) -> dict:
     pairs = [NONE, *((weight, free) for free in FREE for weight in WEIGHTS)]
-    return {pair: replace(rankings["default"], brevity=pair) for pair in pairs}
+    return {pair: replace(base, brevity=pair) for pair in pairs}
 
 
 def main() -> None:
@@ -50,18 +50,23 @@ def main() -> None:
     parser.add_argument("locomo", type=Path)
     parser.add_argument("realmem", type=Path, nargs="+")
     parser.add_argument("--cache", type=Path)
+    parser.add_argument("--late", action="store_true", help="of the ranking late-interaction")
     arguments = parser.parse_args()
     model = load_embedder(None)
     count, label = models.token_counter()
-    chosen = variants()
+    chosen = variants(rankings["late-interaction" if arguments.late else "default"])
+    seen = {} if arguments.late else None
     names, groups, tables = [], [], []
     benchmark = load_locomo(arguments.locomo)
-    known = KnownVectors(model, embed_benchmark(model, benchmark, cache=arguments.cache))
+    vectors = embed_benchmark(model, benchmark, cache=arguments.cache, tokens=seen)
+    known = KnownVectors(model, vectors, seen or {})
     for conversation in benchmark.conversations:
         questions = conversation.answerable
         texts = [turn.text for turn in conversation.turns]
         tokens = turn_tokens(conversation, count)
         with remember(conversation, known) as memory:
+            if arguments.late:
+                memory.enable_late_interaction()
             found = rank_all(memory, [q.text for q in questions], chosen, texts)
         tables.append(
             {
@@ -80,9 +85,9 @@ def main() -> None:
     personas = [load_realmem(path) for path in arguments.realmem]
     turns = TurnEmbedder(model)
     texts = [_texts(persona, turns, model) for persona in personas]
-    vectors = embed_texts(model, texts, None, arguments.cache)
+    vectors = embed_texts(model, texts, None, arguments.cache, seen)
     for persona, group, rows in zip(personas, texts, vectors, strict=True):
-        own = KnownVectors(model, dict(zip(group, rows, strict=True)))
+        own = KnownVectors(model, dict(zip(group, rows, strict=True)), seen or {})
         values = _ask(persona, own, chosen, count)
         tables.append(
             {

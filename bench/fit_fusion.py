@@ -1,12 +1,12 @@
 """Fit the weights of the default ranking, leaving one conversation out at a time.
 
-    python bench/fit_fusion.py PATH/locomo_dev.json --cache FOLDER
+    python bench/fit_fusion.py PATH/locomo_dev.json --cache FOLDER [--late]
 
 The score of a memory is a weighted sum of its channels; the weights maximise the mean logarithm
 of the probability that softmax over a conversation's memories gives to the evidence turns. For
 each conversation the weights are fitted on the others, and its questions are answered with them.
 The weights fitted on all conversations are printed at the end; those rounded are
-``riemem.retrieval.fusion.rankings["default"]``.
+``riemem.retrieval.fusion.rankings["default"]``, with `--late` ``rankings["late-interaction"]``.
 """
 
 from __future__ import annotations
@@ -31,25 +31,27 @@ from riemem.evaluation.hybrid import (
 from riemem.evaluation.locomo import Conversation, load_locomo
 from riemem.evaluation.metrics import gold_ranks, question_metrics
 from riemem.evaluation.retrieval import embed_benchmark
-from riemem.retrieval.fusion import Ranking, rankings
+from riemem.retrieval.fusion import Fused, Ranking, rankings
+from riemem.retrieval.late import compare
 from riemem.retrieval.likeness import centre_of, likeness_weights
 from scipy.optimize import minimize
 
 ADDED = ("names", "temporal", "time_words", "substance", "opening", "first_person")
 KERNEL = (-1, 1, -2, 2, -3)
-NAMES = ("dense", "lexical", *(f"kernel {d:+d}" for d in KERNEL), "answers", *ADDED, "likeness")
+NAMES = ("dense", "lexical", *(f"kernel {d:+d}" for d in KERNEL), "answers", *ADDED)
+NAMES += ("likeness", "late")
 RIDGE = 1e-3
 _ASKS = replace(
     rankings["default"], weights={**rankings["default"].weights, **dict.fromkeys(ADDED, 1.0)}
 )
-#: How often weights are fitted to the likeness that the weights before gave.
+#: How often weights are fitted to the likeness, and late scores, that the weights before gave.
 ROUNDS = 2
 
 
 def features(memory, conversation: Conversation) -> np.ndarray:
     """(questions, memories, features): the two channels, both by neighbour, and what is added.
 
-    The last column, likeness, is empty; see :func:`with_likeness`.
+    The last columns, likeness and late, are empty; see :func:`with_passes`.
     """
     channel = memory._channel("default")
     stacked = []
@@ -67,25 +69,34 @@ def features(memory, conversation: Conversation) -> np.ndarray:
                 columns.append(extended[rows])
             columns.append(np.append(scores * view.questions, 0.0)[view.beside.before[0]])
         columns += [gathered.channels.get(name, zero) for name in ADDED]
-        stacked.append(np.stack([*columns, zero], axis=1))
+        stacked.append(np.stack([*columns, zero, zero], axis=1))
     return np.array(stacked, np.float32)
 
 
-def with_likeness(
-    memory, conversation: Conversation, x: np.ndarray, weights: np.ndarray
+def with_passes(
+    memory, conversation: Conversation, x: np.ndarray, weights: np.ndarray, late: bool
 ) -> np.ndarray:
-    """The features with the likeness that these weights give."""
-    dense = memory._channel("default").dense
+    """The features with the likeness that these weights give, and with the late scores."""
+    channel = memory._channel("default")
+    dense = channel.dense
     ids = np.arange(1, x.shape[1] + 1)
     filled = x.copy()
     full = spread(weights)
-    full[-1] = 0.0
+    alike, full[-2:] = full[-2], 0.0
+    every = np.arange(len(ids))
     for row, question in enumerate(conversation.answerable):
         best, shares = likeness_weights(x[row] @ full, ids, *rankings["default"].likeness)
         chosen = ids[best].tolist()
         centre = centre_of(dense.vectors_of(chosen), chosen, shares)
         scores = dense.scores(question.text).again(centre).all()
-        filled[row, :, -1] = scores * np.sqrt(centre @ centre)
+        filled[row, :, -2] = scores * np.sqrt(centre @ centre)
+        if late:
+            first = Fused(every, x[row] @ full + alike * filled[row, :, -2], {})
+            options = rankings["late-interaction"].late
+            tokens = memory._embedder.embed_query(question.text, tokens=True).tokens
+            view = channel._corpus.follow()
+            found = compare(question.text, tokens, first, view, options, memory._store)
+            filled[row, :, -1] = 0.0 if isinstance(found, str) else found
     return filled
 
 
@@ -98,7 +109,7 @@ def spread(weights: np.ndarray) -> np.ndarray:
 
 def jacobian(weights: np.ndarray) -> np.ndarray:
     k = len(KERNEL) + 1
-    kernel, n = weights[2 : 2 + k], len(ADDED) + 1
+    kernel, n = weights[2 : 2 + k], len(ADDED) + 2
     out = np.zeros((2 + 2 * k + n, weights.size))
     out[0, 0] = out[1, 1] = 1.0
     for i in range(2):
@@ -129,31 +140,32 @@ def fit(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
             jacobian(weights).T @ (gradient / n) + 2 * RIDGE * weights,
         )
 
-    start = np.concatenate([[4.0, 4.0], np.full(len(KERNEL) + 1, 0.3), np.zeros(len(ADDED) + 1)])
+    start = np.concatenate([[4.0, 4.0], np.full(len(KERNEL) + 1, 0.3), np.zeros(len(ADDED) + 2)])
     options = {"maxiter": 100}
     return minimize(objective, start, jac=True, method="L-BFGS-B", options=options).x
 
 
-def fit_rounds(memories, conversations, parts, use: Sequence[int]) -> np.ndarray:
-    """Weights for some of the conversations, likeness included."""
+def fit_rounds(memories, conversations, parts, use: Sequence[int], late: bool) -> np.ndarray:
+    """Weights for some of the conversations, likeness and what comes after it included."""
     own = [parts[i] for i in use]
     weights = fit(own)
     for _ in range(ROUNDS):
         own = [
-            (with_likeness(memories[i], conversations[i], parts[i][0], weights), parts[i][1])
+            (with_passes(memories[i], conversations[i], parts[i][0], weights, late), parts[i][1])
             for i in use
         ]
         weights = fit(own)
     return weights
 
 
-def as_ranking(weights: np.ndarray) -> Ranking:
+def as_ranking(weights: np.ndarray, late: bool) -> Ranking:
     named = dict(zip(NAMES, weights.tolist(), strict=True))
     kernel = {d: named[f"kernel {d:+d}"] for d in KERNEL}
     own = {name: named[name] for name in ("dense", "lexical", "likeness", *ADDED)}
-    return replace(
-        rankings["default"], name="fitted", weights=own, kernel=kernel, answers=named["answers"]
-    )
+    base = rankings["default"]
+    if late:
+        base, own["late"] = rankings["late-interaction"], named["late"]
+    return replace(base, name="fitted", weights=own, kernel=kernel, answers=named["answers"])
 
 
 def main() -> None:
@@ -161,12 +173,18 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--recall", action="store_true", help="also pack the texts of recall")
+    parser.add_argument("--late", action="store_true", help="also compare the vectors of tokens")
     arguments = parser.parse_args()
     benchmark = load_locomo(arguments.file)
     model = load_embedder(None)
-    known = embed_benchmark(model, benchmark, cache=arguments.cache)
-    embedder = KnownVectors(model, known)
+    late = arguments.late
+    known_tokens = {} if late else None
+    known = embed_benchmark(model, benchmark, cache=arguments.cache, tokens=known_tokens)
+    embedder = KnownVectors(model, known, known_tokens or {})
     memories = [remember(c, embedder) for c in benchmark.conversations]
+    if late:
+        for memory in memories:
+            memory.enable_late_interaction()
     parts = []
     for memory, conversation in zip(memories, benchmark.conversations, strict=True):
         x = features(memory, conversation)
@@ -178,12 +196,12 @@ def main() -> None:
     folds, values, inside, packed = [], [], [], []
     for i, (memory, conversation) in enumerate(zip(memories, benchmark.conversations, strict=True)):
         use = [j for j in range(len(parts)) if j != i]
-        weights = fit_rounds(memories, benchmark.conversations, parts, use)
+        weights = fit_rounds(memories, benchmark.conversations, parts, use, late)
         folds.append(weights)
         questions = conversation.answerable
         texts = [turn.text for turn in conversation.turns]
         asked = [q.text for q in questions]
-        ranked = rank_all(memory, asked, {"x": as_ranking(weights)}, texts)["x"]
+        ranked = rank_all(memory, asked, {"x": as_ranking(weights, late)}, texts)["x"]
         own = [
             question_metrics(gold_ranks(r, q.gold)) for r, q in zip(ranked, questions, strict=True)
         ]
@@ -195,7 +213,8 @@ def main() -> None:
         values += own
         inside += within
         if arguments.recall:
-            packed += [in_recall(memory, q.text, q.gold, as_ranking(weights)) for q in questions]
+            rule = as_ranking(weights, late)
+            packed += [in_recall(memory, q.text, q.gold, rule) for q in questions]
         print(
             f"{conversation.name:10} n {len(own):4d}  hit@10 "
             f"{np.mean([v['hit@10'] for v in own]):.3f}  recall@10 "
@@ -210,9 +229,11 @@ def main() -> None:
     print(f"evidence inside {BUDGETS} tokens ({label}): {np.round(np.mean(inside, axis=0), 3)}")
     if arguments.recall:
         print(f"in the texts of recall, dates counted: {np.round(np.mean(packed, axis=0), 3)}")
-    final = fit_rounds(memories, benchmark.conversations, parts, range(len(parts)))
+    final = fit_rounds(memories, benchmark.conversations, parts, range(len(parts)), late)
     deviation = np.std(folds, axis=0)
     for name, value, by in zip(NAMES, final, deviation, strict=True):
+        if name == "late" and not late:
+            continue
         print(f"  {name:12} {value:7.3f}  (+- {by:.3f} over the folds)")
 
 

@@ -20,11 +20,11 @@ from ..retrieval.fusion import Ranking, rankings
 from ..store import Store
 from ..store.atoms import THRESHOLD
 from .clustering_baselines import cluster
+from .embedded import Progress
 from .hybrid import KnownVectors, score_all
 from .packing_report import FLAT, Measured
 from .packing_sizes import LineCounter, LineSizes
 from .packing_streams import PackQuestion, Stream
-from .embedded import Progress
 
 __all__ = ["ORDERS", "Plan", "measure"]
 

@@ -85,7 +85,7 @@ class Ranking:
     kernel: Mapping[int, float] = field(default_factory=dict)
     answers: float = 0.0
     likeness: tuple[int, float] = (8, 2.0)
-    late: tuple[int, float] = (100, 0.95)
+    late: tuple[int, float] = (100, 0.9)
     brevity: tuple[float, int] = (0.0, 1)
     dense: str = "whitened"
     k1: float = 0.8

@@ -22,7 +22,10 @@ from riemem.retrieval.token_rows import DIMS, SCALE, Tokens, read_rows, token_ro
 from riemem.store import Store
 from riemem.store.token_vectors import token_rows_of
 
-__all__ = ["compare", "late_scores", "maxima", "question_rows"]
+__all__ = ["NEAR", "compare", "late_scores", "maxima", "question_rows"]
+
+#: How many turns before and after a turn its words are looked for.
+NEAR = 2
 
 Bytes = npt.NDArray[np.int8]
 
@@ -121,7 +124,7 @@ def late_scores(
 ) -> Floats:
     """Score some rows by how near each word of a question comes to a word in or beside them.
 
-    ``s_i = mean over words q of max(m_qi, beside * m_qj for the turns j just before and after i)``
+    ``s_i = mean over words q of max(m_qi, beside * m_qj for turns j up to NEAR before or after i)``
     with ``m_qi = max over tokens t of i of q . t``, of the rows that are compared; returned is
     s_i less the smallest of them.
 
@@ -154,11 +157,12 @@ def late_scores(
     place[rows] = np.arange(rows.size)
     lent = np.append(beside * own, np.full((len(own), 1), -np.inf), axis=1)
     best = own
-    for near in (view.beside.before[0], view.beside.after[0]):
+    for near in (*view.beside.before[:NEAR], *view.beside.after[:NEAR]):
         best = np.maximum(best, lent[:, place[near[rows]]])
     scores = best.sum(axis=0)[has] / (len(own) * SCALE**2)
     values = np.empty(rows.size)
     values[has] = scores
     # Summed by id: in whatever order the rows came.
     values[~has] = scores[np.argsort(ids[has])].mean()
-    return values - scores.min()
+    values -= scores.min()
+    return values
