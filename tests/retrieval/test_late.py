@@ -1,0 +1,308 @@
+"""The late channel against plain float64 MaxSim, and the rule of who uses it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from riemem.embed import HashingEmbedder
+from riemem.errors import ArgumentError
+from riemem.memory import Memory
+from riemem.retrieval.fusion import Ranking, rankings
+from riemem.retrieval.late import NEAR, late_scores, maxima, question_rows
+from riemem.retrieval.token_rows import DIMS, read_rows
+from riemem.store.token_vectors import token_rows_of
+
+WORDS = (
+    "sea boat river harbour dog puppy tax form red blue kite paris train bike cake music violin "
+    "garden roses winter snow coffee tea letter sister brother school exam doctor clinic"
+).split()
+
+
+class Plain:
+    """An embedder without tokens."""
+
+    identity, dim, max_tokens = "plain-hashing", 64, 512
+
+    def __init__(self) -> None:
+        self._inner = HashingEmbedder(dim=64)
+
+    def embed(self, texts: Any) -> NDArray[np.float32]:
+        return self._inner.embed(texts)
+
+
+def items(n: int, seed: int = 0) -> list[dict[str, Any]]:
+    rng = np.random.default_rng(seed)
+    return [
+        {
+            "text": " ".join(rng.choice(WORDS, size=int(rng.integers(1, 9)))),
+            "speaker": str(rng.choice(["Ana", "Ben", "Bo Lee"])),
+            "session": f"s{i // 12}",
+            "when": f"2024-01-{1 + i // 12:02d}T10:00:00Z",
+        }
+        for i in range(n)
+    ]
+
+
+def filled(n: int = 150, *, late: bool = True, seed: int = 0) -> Memory:
+    memory = Memory.open(":memory:", embedder=HashingEmbedder(dim=64))
+    memory.add_many(items(n, seed))
+    if late:
+        memory.enable_late_interaction()
+    return memory
+
+
+def stored(memory: Memory, ids: list[int]) -> dict[int, bytes]:
+    with memory._store.reading() as connection:
+        return token_rows_of(connection, ids)
+
+
+def rows_of(seed: int, counts: list[int]) -> list[bytes]:
+    rng = np.random.default_rng(seed)
+    made = []
+    for count in counts:
+        rows = rng.standard_normal((count, DIMS))
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        made.append(np.rint(127 * rows).astype(np.int8).tobytes())
+    return made
+
+
+def max_sim(question: NDArray[np.int8], text: bytes) -> list[float]:
+    """For each row of the question the best product, one by one in Python's whole numbers."""
+    rows = read_rows(text).astype(int).tolist()
+    return [
+        max((sum(a * b for a, b in zip(q, t, strict=True)) for t in rows), default=-np.inf)
+        for q in question.astype(int).tolist()
+    ]
+
+
+def plain_scores(memory: Memory, query: str, ids: list[int]) -> dict[int, float]:
+    """The channel as its docstring says, turn by turn in float64."""
+    view = memory._channel("default")._corpus.follow()
+    tokens = memory._embedder.embed_query(query, tokens=True).tokens
+    assert tokens is not None
+    question = question_rows(query, tokens, view)
+    texts = stored(memory, ids)
+    best = {i: np.array(max_sim(question, texts.get(i, b""))) / 127**2 for i in ids}
+    session = {i: (i - 1) // 12 for i in ids}
+    scores = {}
+    for i in ids:
+        if not texts.get(i):
+            continue
+        own = best[i]
+        for j in range(i - NEAR, i + NEAR + 1):
+            if j != i and j in best and session[j] == session[i]:
+                own = np.maximum(own, 0.9 * best[j])
+        scores[i] = own.mean()
+    mean, low = np.mean(list(scores.values())), min(scores.values())
+    return {i: scores.get(i, mean) - low for i in ids}
+
+
+def late_of(memory: Memory, query: str) -> dict[int, float]:
+    channel = memory._channel("default")
+    gathered = channel.gather(query, rankings["late-interaction"])
+    ids = gathered.view.ids.tolist()
+    return dict(zip(ids, gathered.channels["late"].tolist(), strict=True))
+
+
+@pytest.mark.parametrize("query", ["puppy by the sea", "Which clinic did Ana visit?", "snow?"])
+def test_the_channel_is_max_sim_over_the_turns_beside(query: str) -> None:
+    with filled(90) as memory:
+        expected = plain_scores(memory, query, list(range(1, 91)))
+        found = late_of(memory, query)
+    assert found == pytest.approx(expected, abs=1e-12)
+    assert min(found.values()) == 0.0 < max(found.values())
+
+
+def test_turns_that_are_not_compared_lend_nothing() -> None:
+    query = "puppy by the sea"
+    with filled(90) as memory:
+        view = memory._channel("default")._corpus.follow()
+        tokens = memory._embedder.embed_query(query, tokens=True).tokens
+        assert tokens is not None
+        question = question_rows(query, tokens, view)
+        ids = list(range(1, 91, 3))
+        place = np.flatnonzero(np.isin(view.ids, ids))
+        found = late_scores(question, stored(memory, ids), view, place, 0.9)
+        expected = plain_scores(memory, query, ids)
+    assert dict(zip(view.ids[place].tolist(), found.tolist(), strict=True)) == pytest.approx(
+        expected, abs=1e-12
+    )
+
+
+@given(st.integers(0, 2**32 - 1), st.lists(st.integers(0, 6), min_size=1, max_size=8))
+@settings(max_examples=40)
+def test_maxima_are_exact_in_whole_numbers(seed: int, counts: list[int]) -> None:
+    texts = rows_of(seed, counts)
+    question = read_rows(rows_of(seed + 1, [3])[0])
+    found = maxima(question, texts)
+    assert np.array_equal(found, np.array([max_sim(question, text) for text in texts]).T)
+
+
+def test_the_largest_products_are_exact() -> None:
+    row = np.full((1, DIMS), 127, np.int8)
+    almost = row.copy()
+    almost[0, 0] = 126
+    texts = [row.tobytes(), almost.tobytes(), (-row).tobytes()]
+    assert maxima(row, texts).tolist() == [[1032256.0, 1032129.0, -1032256.0]]
+
+
+@given(st.permutations(list(range(30))), st.integers(0, 50))
+@settings(max_examples=25, deadline=None)
+def test_scores_do_not_depend_on_the_order_of_rows(order: list[int], seed: int) -> None:
+    view = _VIEW
+    counts = [int(c) for c in np.random.default_rng(seed).integers(0, 5, 30)]
+    texts = dict(zip(view.ids.tolist(), rows_of(seed, counts), strict=False))
+    question = read_rows(rows_of(seed + 1, [4])[0])
+    rows = np.arange(30)
+    plain = late_scores(question, texts, view, rows, 0.9)
+    mixed = late_scores(question, texts, view, rows[order], 0.9)
+    assert np.array_equal(mixed, plain[order])
+    assert plain.min() == 0.0
+
+
+with filled(30) as _memory:
+    _VIEW = _memory._channel("default")._corpus.follow()
+
+
+def test_a_memory_without_rows_gets_the_mean_of_the_others() -> None:
+    view = _VIEW
+    texts = dict(zip(range(1, 11), rows_of(3, [2] * 10), strict=True))
+    texts[4] = b""
+    del texts[7]
+    question = read_rows(rows_of(4, [3])[0])
+    rows = np.flatnonzero(np.isin(view.ids, range(1, 11)))
+    found = dict(
+        zip(view.ids[rows].tolist(), late_scores(question, texts, view, rows, 0.9), strict=True)
+    )
+    others = [found[i] for i in range(1, 11) if i not in (4, 7)]
+    assert found[4] == found[7] == pytest.approx(np.mean(others), abs=1e-12)
+
+
+def test_nothing_to_compare_is_nothing() -> None:
+    view = _VIEW
+    question = read_rows(rows_of(4, [3])[0])
+    rows = np.arange(5)
+    assert not late_scores(question, {}, view, rows, 0.9).any()
+    assert not late_scores(question[:0], {1: bytes(DIMS)}, view, rows, 0.9).any()
+
+
+def test_the_names_of_speakers_are_left_out_of_the_question() -> None:
+    with filled(30) as memory:
+        view = memory._channel("default")._corpus.follow()
+        for query, left in [("Ana sea", 1), ("Bo Lee's sea boat", 2), ("Ana?", 0), ("Zoe sea", 2)]:
+            tokens = memory._embedder.embed_query(query, tokens=True).tokens
+            assert tokens is not None
+            assert len(question_rows(query, tokens, view)) == left
+
+
+def test_default_means_it_where_the_store_keeps_tokens() -> None:
+    query = "puppy by the sea"
+    with filled(late=False) as memory:
+        before = memory.search(query, k=20)
+        memory.enable_late_interaction()
+        within = memory.search(query, k=20)
+        named = memory.search(query, k=20, ranking="late-interaction")
+        given = memory.search(query, k=20, ranking=rankings["default"])
+        memory.disable_late_interaction()
+        after = memory.search(query, k=20)
+    assert before == after == given
+    assert "late" not in before[0].channels and before.scoring.startswith("default")
+    assert within == named and within.scoring.startswith("late-interaction")
+    assert within[0].channels["late"] > 0.0
+    assert within.skipped == ()
+    total = sum(v for name, v in within[0].channels.items())
+    assert total == pytest.approx(within[0].score, abs=1e-9)
+
+
+def test_where_no_tokens_are_kept_it_is_the_default_and_says_so() -> None:
+    query = "puppy by the sea"
+    with filled(late=False) as memory:
+        plain = memory.search(query, k=10)
+        found = memory.search(query, k=10, ranking="late-interaction")
+        packed = memory.recall(query, token_budget=200, ranking="late-interaction")
+    assert list(found) == list(plain)
+    assert found.skipped == packed.skipped
+    assert found.skipped == (
+        "late: the store keeps no token vectors; see Memory.enable_late_interaction",
+    )
+    assert plain.skipped == ()
+
+
+def test_a_ranking_of_ones_own_goes_without_the_channel() -> None:
+    own = Ranking("own", {"lexical": 1.0, "late": 2.0})
+    alone = Ranking("alone", {"late": 1.0})
+    with filled(late=False) as memory:
+        found = memory.search("puppy sea", k=10, ranking=own)
+        assert found == memory.search("puppy sea", k=10, ranking=Ranking("own", {"lexical": 1.0}))
+        assert found.skipped
+        memory.enable_late_interaction()
+        both = memory.search("puppy sea", k=10, ranking=own)
+        assert both.skipped == () and set(both[0].channels) == {"lexical", "late"}
+        only = memory.search("puppy sea", k=10, ranking=alone)
+        assert [set(hit.channels) for hit in only] == [{"late"}] * 10
+        assert only[0].score > only[-1].score
+
+
+def test_memories_without_rows_are_neutral_in_a_search() -> None:
+    with filled(40) as memory:
+        with memory._store.writing(advance=False) as transaction:
+            transaction.connection.execute("DELETE FROM token_vectors WHERE memory_id IN (3, 9)")
+        scores = late_of(memory, "puppy by the sea")
+        others = [score for i, score in scores.items() if i not in (3, 9)]
+    assert scores[3] == scores[9] == pytest.approx(np.mean(others), abs=1e-12)
+
+
+def test_an_embedder_without_tokens_uses_the_default_and_says_so(tmp_path: Any) -> None:
+    class Both(Plain):
+        def embed_with_tokens(self, texts: Any) -> Any:
+            return self._inner.embed_with_tokens(texts)
+
+    path = tmp_path / "both.db"
+    with Memory.open(path, embedder=Both()) as memory:
+        memory.add_many(items(80))
+        memory.enable_late_interaction()
+        assert memory.search("puppy sea").scoring.startswith("late-interaction")
+        wanted = memory.search("puppy sea", ranking=rankings["default"])
+    with Memory.open(path, embedder=Plain()) as memory:
+        found = memory.search("puppy sea")
+    assert list(found) == list(wanted)
+    assert found.skipped == ("late: the embedder gives no vectors of tokens",)
+
+
+def test_only_the_best_are_compared_and_stay_before_the_others() -> None:
+    query = "puppy by the sea"
+    with filled(300) as memory:
+        channel = memory._channel("default")
+        late = rankings["late-interaction"]
+        gathered = channel.gather(query, late)
+        joined = channel.join(query, late, gathered)
+        compared = gathered.channels["late"] > 0.0
+        assert 90 < np.count_nonzero(compared) <= late.late[0]
+        everything = memory.search(query, k=300)
+        short = memory.search(query, k=7)
+    assert [hit.id for hit in short] == [hit.id for hit in everything[:7]]
+    order = joined.rows[np.argsort(-joined.scores, kind="stable")]
+    assert compared[order[: late.late[0]]].sum() == np.count_nonzero(compared)
+
+
+def test_when_the_rows_were_made_and_asking_again_change_nothing() -> None:
+    query = "Which train to paris did Ben take?"
+    with filled(120) as first, filled(60, late=False) as second:
+        second.enable_late_interaction()
+        second.add_many(items(120)[60:])
+        ids = list(range(1, 121))
+        assert stored(first, ids) == stored(second, ids) and len(stored(first, ids)) == 120
+        found = [memory.search(query, k=30) for memory in (first, first, second)]
+    hits = [[(hit.id, hit.score) for hit in one] for one in found]
+    assert hits[0] == hits[1] == hits[2]
+
+
+@pytest.mark.parametrize("late", [(0, 0.9), (100, 1.5), (100, -0.1), (100, float("nan"))])
+def test_what_the_ranking_cannot_mean_is_refused(late: tuple[int, float]) -> None:
+    with pytest.raises(ArgumentError):
+        Ranking("own", {"late": 1.0}, late=late)
