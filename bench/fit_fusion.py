@@ -92,11 +92,12 @@ def with_passes(
         filled[row, :, -2] = scores * np.sqrt(centre @ centre)
         if late:
             first = Fused(every, x[row] @ full + alike * filled[row, :, -2], {})
-            options = rankings["late-interaction"].late
+            found: dict = {}
             tokens = memory._embedder.embed_query(question.text, tokens=True).tokens
             view = channel._corpus.follow()
-            found = compare(question.text, tokens, first, view, options, memory._store)
-            filled[row, :, -1] = 0.0 if isinstance(found, str) else found
+            rule = rankings["late-interaction"]
+            compare(question.text, tokens, (rule, first), view, found, memory._store)
+            filled[row, :, -1] = found.get("late", 0.0)
     return filled
 
 

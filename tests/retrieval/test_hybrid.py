@@ -56,6 +56,8 @@ QUERIES = [
 @pytest.mark.parametrize("name", sorted(rankings))
 def test_the_shares_add_up_to_the_score_and_the_order_is_total(memory: Memory, name: str) -> None:
     memory.add_many(items(80))
+    if name == "late-interaction":
+        memory.enable_late_interaction()
     for query in QUERIES:
         hits = memory.search(query, k=80, ranking=name, explain=True)
         assert len(hits) == 80

@@ -17,10 +17,38 @@ from riemem.retrieval.late import NEAR, late_scores, maxima, question_rows
 from riemem.retrieval.token_rows import DIMS, read_rows
 from riemem.store.token_vectors import token_rows_of
 
-WORDS = (
-    "sea boat river harbour dog puppy tax form red blue kite paris train bike cake music violin "
-    "garden roses winter snow coffee tea letter sister brother school exam doctor clinic"
-).split()
+WORDS = [
+    "sea",
+    "boat",
+    "river",
+    "harbour",
+    "dog",
+    "puppy",
+    "tax",
+    "form",
+    "red",
+    "blue",
+    "kite",
+    "paris",
+    "train",
+    "bike",
+    "cake",
+    "music",
+    "violin",
+    "garden",
+    "roses",
+    "winter",
+    "snow",
+    "coffee",
+    "tea",
+    "letter",
+    "sister",
+    "brother",
+    "school",
+    "exam",
+    "doctor",
+    "clinic",
+]
 
 
 class Plain:
@@ -211,8 +239,10 @@ def test_default_means_it_where_the_store_keeps_tokens() -> None:
         memory.disable_late_interaction()
         after = memory.search(query, k=20)
     assert before == after == given
-    assert "late" not in before[0].channels and before.scoring.startswith("default")
-    assert within == named and within.scoring.startswith("late-interaction")
+    assert "late" not in before[0].channels
+    assert before.scoring.startswith("default")
+    assert within == named
+    assert within.scoring.startswith("late-interaction")
     assert within[0].channels["late"] > 0.0
     assert within.skipped == ()
     total = sum(v for name, v in within[0].channels.items())
@@ -242,7 +272,8 @@ def test_a_ranking_of_ones_own_goes_without_the_channel() -> None:
         assert found.skipped
         memory.enable_late_interaction()
         both = memory.search("puppy sea", k=10, ranking=own)
-        assert both.skipped == () and set(both[0].channels) == {"lexical", "late"}
+        assert both.skipped == ()
+        assert set(both[0].channels) == {"lexical", "late"}
         only = memory.search("puppy sea", k=10, ranking=alone)
         assert [set(hit.channels) for hit in only] == [{"late"}] * 10
         assert only[0].score > only[-1].score
@@ -296,7 +327,8 @@ def test_when_the_rows_were_made_and_asking_again_change_nothing() -> None:
         second.enable_late_interaction()
         second.add_many(items(120)[60:])
         ids = list(range(1, 121))
-        assert stored(first, ids) == stored(second, ids) and len(stored(first, ids)) == 120
+        assert stored(first, ids) == stored(second, ids)
+        assert len(stored(first, ids)) == 120
         found = [memory.search(query, k=30) for memory in (first, first, second)]
     hits = [[(hit.id, hit.score) for hit in one] for one in found]
     assert hits[0] == hits[1] == hits[2]

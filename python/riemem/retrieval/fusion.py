@@ -15,6 +15,7 @@ from riemem.retrieval.neighbours import lent, neighbour_scores
 from riemem.retrieval.query_type import SLM_V3_MULTIPLIERS
 
 __all__ = ["CHANNELS", "Fused", "Ranking", "added_up", "as_ranking", "fuse", "min_max", "rankings"]
+__all__ += ["weights_for", "with_late"]
 
 #: Every channel that gives a score of its own; "neighbours" and "answers" are made from "dense"
 #: and "lexical", "likeness" from what all others found, and "late" after that.
@@ -173,7 +174,7 @@ def fuse(
     shares: dict[str, Floats] = {}
     base: list[tuple[float, Floats]] = []
     for name in CHANNELS:
-        if name not in weights or name not in channels:
+        if name not in weights or name not in channels or name == "late":
             continue
         scaled = _scaled(ranking, channels[name], view.ids, passes)
         shares[name] = weights[name] * scaled[rows]
@@ -186,7 +187,24 @@ def fuse(
         shares["answers"] = neighbour_scores(
             base, view, passes, turn_before, rows, factor=view.questions
         )
-    return Fused(rows, sum(shares.values(), np.zeros(rows.size)), shares)
+    first = Fused(rows, sum(shares.values(), np.zeros(rows.size)), shares)
+    return with_late(first, ranking, channels, view, passes, kind)
+
+
+def with_late(
+    first: Fused,
+    ranking: Ranking,
+    channels: Mapping[str, Floats],
+    view: CorpusView,
+    passes: Mask,
+    kind: str,
+) -> Fused:
+    """Add the channel "late", where there is one, to what :func:`fuse` gave without it."""
+    weights = weights_for(ranking, kind)
+    if "late" not in weights or "late" not in channels:
+        return first
+    share = weights["late"] * _scaled(ranking, channels["late"], view.ids, passes)[first.rows]
+    return Fused(first.rows, first.scores + share, {**first.shares, "late": share})
 
 
 def added_up(
@@ -264,19 +282,19 @@ _RANKINGS = (
     Ranking(
         "late-interaction",
         {
-            "dense": 2.5,
-            "lexical": 3.3,
-            "likeness": 3.8,
-            "late": 6.0,
-            "names": 1.9,
-            "temporal": 3.2,
-            "time_words": 1.8,
-            "substance": 2.0,
-            "opening": 0.8,
-            "first_person": 0.4,
+            "dense": 2.4,
+            "lexical": 3.2,
+            "likeness": 3.0,
+            "late": 8.0,
+            "names": 1.6,
+            "temporal": 2.8,
+            "time_words": 1.6,
+            "substance": 1.8,
+            "opening": 0.59,
+            "first_person": 0.3,
         },
-        kernel={-1: 0.31, 1: 0.28, -2: 0.35, 2: 0.24, -3: 0.21},
-        answers=0.3,
+        kernel={-1: 0.3, 1: 0.29, -2: 0.32, 2: 0.15, -3: 0.26},
+        answers=0.48,
         brevity=(3.0, 300),
         source="riemem: bench/fit_fusion.py --late and fit_brevity.py, by conversation",
     ),

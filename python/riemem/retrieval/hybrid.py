@@ -20,7 +20,15 @@ from riemem.retrieval.demotion import Edges, follow_edges, put_in_order, with_su
 from riemem.retrieval.dense import MANY, DenseChannel, VectorScores
 from riemem.retrieval.embedding import TurnEmbedder
 from riemem.retrieval.entities import entity_scores
-from riemem.retrieval.fusion import Fused, Ranking, added_up, as_ranking, fuse, weights_for
+from riemem.retrieval.fusion import (
+    Fused,
+    Ranking,
+    added_up,
+    as_ranking,
+    fuse,
+    weights_for,
+    with_late,
+)
 from riemem.retrieval.late import compare
 from riemem.retrieval.likeness import Likeness
 from riemem.retrieval.names import speaker_scores
@@ -74,6 +82,8 @@ class Gathered:
         neighbours are sure to have a dense score.
     edges : Edges
         What supersedes what; none for a ranking that does not ask.
+    first : (Ranking, Fused) or None
+        What that ranking gives without the channel "late", where that ran.
     """
 
     view: CorpusView
@@ -84,6 +94,7 @@ class Gathered:
     scoring: str
     rows: Ids | None = None
     edges: Edges = _NO_EDGES
+    first: tuple[Ranking, Fused] | None = None
 
 
 class HybridChannel:
@@ -283,15 +294,12 @@ class HybridChannel:
                 rows = with_superseding(rows, edges, view, passes)
                 self._fill(found, channels["dense"], view, with_neighbours(rows, view))
                 channels["likeness"][rows] = alike.scores(rows)[rows]
+        first = None
         if late and passes.any():
             asked = self._embedder.embed_query(query, tokens=True) if found is None else found.asked
-            first_pass = fuse(ranking, channels, view, passes, kind, rows)
-            compared = compare(query, asked.tokens, first_pass, view, ranking.late, self._store)
-            if isinstance(compared, str):
-                notes.append(compared)
-            else:
-                channels["late"] = compared
-        return Gathered(view, passes, channels, tuple(notes), kind, scoring, rows, edges)
+            first = (ranking, fuse(ranking, channels, view, passes, kind, rows))
+            notes += compare(query, asked.tokens, first, view, channels, self._store)
+        return Gathered(view, passes, channels, tuple(notes), kind, scoring, rows, edges, first)
 
     def keep(self) -> None:
         """Write what is slow to make into the store, for whoever opens it next."""
@@ -302,7 +310,11 @@ class HybridChannel:
     def join(query: str, ranking: Ranking, gathered: Gathered) -> Fused:
         """Join what was gathered; see :func:`riemem.retrieval.fusion.fuse`."""
         view, passes = gathered.view, gathered.passes
-        fused = fuse(ranking, gathered.channels, view, passes, gathered.kind, gathered.rows)
+        channels, kind, first = gathered.channels, gathered.kind, gathered.first
+        if first is not None and first[0] is ranking:
+            fused = with_late(first[1], ranking, channels, view, passes, kind)
+        else:
+            fused = fuse(ranking, channels, view, passes, kind, gathered.rows)
         rows, scores, shares = fused.rows, fused.scores, dict(fused.shares)
         if ranking.bridges and gathered.kind == "multi-hop":
             bridges = bridge_scores(query, view, passes)[rows]

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from riemem.retrieval.channel import Ids
 from riemem.retrieval.corpus import CorpusView, Floats
-from riemem.retrieval.fusion import Fused
+from riemem.retrieval.fusion import Fused, Ranking
 from riemem.retrieval.names import named_words
 from riemem.retrieval.narrowing import top
 from riemem.retrieval.token_rows import DIMS, SCALE, Tokens, read_rows, token_rows
@@ -33,45 +33,41 @@ Bytes = npt.NDArray[np.int8]
 def compare(
     query: str,
     tokens: Tokens | None,
-    first: Fused,
+    first: tuple[Ranking, Fused],
     view: CorpusView,
-    options: tuple[int, float],
+    channels: dict[str, Floats],
     store: Store,
-) -> Floats | str:
-    """Return the channel's score of every row, or why there is none.
+) -> list[str]:
+    """Put the channel's score of every row into `channels`, or return why there is none.
 
     Parameters
     ----------
     query : str
     tokens : TokenVectors or None
         Of the query, or of its beginning.
-    first : Fused
-        What the other channels give together.
+    first : (Ranking, Fused)
+        What the other channels give together, and by which ranking.
     view : CorpusView
-    options : (int, float)
-        How many of the best are compared, and what a word beside a turn counts.
+    channels : dict of str to (n,) float64 ndarray
+        "late" is set: 0 for what was not compared; see :func:`late_scores`.
     store : Store
-
-    Returns
-    -------
-    (n,) float64 ndarray or str
-        0 for what was not compared; see :func:`late_scores`.
 
     Notes
     -----
     Reads what it compares and nothing else, by one statement.
     """
     if tokens is None:
-        return "late: the embedder gives no vectors of tokens"
+        return ["late: the embedder gives no vectors of tokens"]
     question = question_rows(query, tokens, view)
     if not len(question):
-        return "late: the query has no word to compare"
-    best = first.rows[top(first.scores, view.ids[first.rows], options[0])]
+        return ["late: the query has no word to compare"]
+    rule, fused = first
+    best = fused.rows[top(fused.scores, view.ids[fused.rows], rule.late[0])]
     with store.reading() as connection:
         texts = token_rows_of(connection, view.ids[best].tolist())
-    scores = np.zeros(len(view))
-    scores[best] = late_scores(question, texts, view, best, options[1])
-    return scores
+    channels["late"] = np.zeros(len(view))
+    channels["late"][best] = late_scores(question, texts, view, best, rule.late[1])
+    return []
 
 
 def question_rows(query: str, tokens: Tokens, view: CorpusView) -> Bytes:
@@ -113,9 +109,9 @@ def maxima(question: Bytes, texts: Sequence[bytes]) -> Floats:
     own = np.flatnonzero(counts)
     if own.size and len(question):
         rows = read_rows(b"".join(texts)).astype(np.float32)
-        products = question.astype(np.float32) @ rows.T
+        products = rows @ question.astype(np.float32).T
         starts = (np.cumsum(counts) - counts)[own]
-        found[:, own] = np.maximum.reduceat(products, starts, axis=1)
+        found[:, own] = np.maximum.reduceat(products, starts, axis=0).T
     return found
 
 
