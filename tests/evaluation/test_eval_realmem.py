@@ -72,7 +72,7 @@ def test_a_report_has_every_method_and_its_intervals(file: Path) -> None:
     report = run_realmem([file], embedder=HashingEmbedder(dim=32))
     names = [row["name"] for row in report.rows]
     assert names[:3] == ["cosine", "bm25", "whitened cosine"]
-    assert names[-3:] == ["half", "slm-v3", "default"]
+    assert names[-4:] == ["half", "slm-v3", "default", "late-interaction"]
     weights = rankings["default"].weights
     assert {f"without {name}" for name in (*weights, "neighbours", "answers")} < set(names)
     assert {f"only {name}" for name in ("names", "temporal", "entities", "profile")} < set(names)

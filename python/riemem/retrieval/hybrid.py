@@ -82,7 +82,7 @@ class Gathered:
         neighbours are sure to have a dense score.
     edges : Edges
         What supersedes what; none for a ranking that does not ask.
-    first : (Ranking, Fused) or None
+    others : (Ranking, Fused) or None
         What that ranking gives without the channel "late", where that ran.
     """
 
@@ -94,7 +94,7 @@ class Gathered:
     scoring: str
     rows: Ids | None = None
     edges: Edges = _NO_EDGES
-    first: tuple[Ranking, Fused] | None = None
+    others: tuple[Ranking, Fused] | None = None
 
 
 class HybridChannel:
@@ -294,12 +294,12 @@ class HybridChannel:
                 rows = with_superseding(rows, edges, view, passes)
                 self._fill(found, channels["dense"], view, with_neighbours(rows, view))
                 channels["likeness"][rows] = alike.scores(rows)[rows]
-        first = None
+        others = None
         if late and passes.any():
             asked = self._embedder.embed_query(query, tokens=True) if found is None else found.asked
-            first = (ranking, fuse(ranking, channels, view, passes, kind, rows))
-            notes += compare(query, asked.tokens, first, view, channels, self._store)
-        return Gathered(view, passes, channels, tuple(notes), kind, scoring, rows, edges, first)
+            others = (ranking, fuse(ranking, channels, view, passes, kind, rows))
+            notes += compare(query, asked.tokens, others, view, channels, self._store)
+        return Gathered(view, passes, channels, tuple(notes), kind, scoring, rows, edges, others)
 
     def keep(self) -> None:
         """Write what is slow to make into the store, for whoever opens it next."""
@@ -310,9 +310,9 @@ class HybridChannel:
     def join(query: str, ranking: Ranking, gathered: Gathered) -> Fused:
         """Join what was gathered; see :func:`riemem.retrieval.fusion.fuse`."""
         view, passes = gathered.view, gathered.passes
-        channels, kind, first = gathered.channels, gathered.kind, gathered.first
-        if first is not None and first[0] is ranking:
-            fused = with_late(first[1], ranking, channels, view, passes, kind)
+        channels, kind, others = gathered.channels, gathered.kind, gathered.others
+        if others is not None and others[0] is ranking:
+            fused = with_late(others[1], ranking, channels, view, passes, kind)
         else:
             fused = fuse(ranking, channels, view, passes, kind, gathered.rows)
         rows, scores, shares = fused.rows, fused.scores, dict(fused.shares)
