@@ -41,8 +41,9 @@ def _finding_options(function: Any) -> Any:
                 default="default",
                 show_default=True,
                 metavar="NAME",
-                help="How the channels are joined: default, slm-v3, half, dense, cosine, lexical, "
-                "or a .json file with the fields of a riemem.retrieval.fusion.Ranking.",
+                help="How the channels are joined: default, late-interaction, slm-v3, half, dense, "
+                "cosine, lexical, or a .json file with the fields of a "
+                "riemem.retrieval.fusion.Ranking.",
             ),
             click.option(
                 "--near-duplicates",
