@@ -747,6 +747,7 @@ class Memory(LifeMethods, DoubtMethods):
         From now on every write, by any process, adds them in the transaction of its memory; those
         of the memories that are there, of all profiles, are made now, which takes as long as
         embedding them again. They take 64 bytes for each token of a word that is no stop word.
+        Once a store keeps them, ``ranking="default"`` means "late-interaction".
 
         Parameters
         ----------
