@@ -68,6 +68,20 @@ def test_gold_sessions_are_the_earlier_ones(file: Path) -> None:
     assert len(read.sha256) == 64
 
 
+def test_an_embedder_without_tokens_has_no_such_row(file: Path) -> None:
+    class Plain:
+        identity, dim, max_tokens = "plain-hashing", 32, 512
+
+        def embed(self, texts: Any) -> Any:
+            return HashingEmbedder(dim=32).embed(texts)
+
+        def windows(self, text: str) -> Any:
+            return HashingEmbedder(dim=32).windows(text)
+
+    names = [row["name"] for row in run_realmem([file], embedder=Plain()).rows]
+    assert names[-1] == "default"
+
+
 def test_a_report_has_every_method_and_its_intervals(file: Path) -> None:
     report = run_realmem([file], embedder=HashingEmbedder(dim=32))
     names = [row["name"] for row in report.rows]

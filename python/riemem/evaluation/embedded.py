@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,8 +109,14 @@ def compared(text: str, tokens: TokenVectors) -> TokenVectors:
     ([2], (1, 64))
     """
     own = telling(text, tokens)
-    rows = rounded(tokens.vectors[own]).astype(np.float32)
-    return TokenVectors(tokens.starts[own], tokens.ends[own], rows)
+    return _of_rows(tokens.starts[own], tokens.ends[own], rounded(tokens.vectors[own]))
+
+
+def _of_rows(
+    starts: NDArray[np.int32], ends: NDArray[np.int32], rows: NDArray[np.int8]
+) -> TokenVectors:
+    # Not to be rounded twice: a row of rounded numbers need not have the length it had.
+    return TokenVectors(starts, ends, cast(NDArray[np.float32], rows))
 
 
 def write_tokens(path: Path, tokens: Sequence[TokenVectors]) -> None:
@@ -131,9 +138,9 @@ def read_tokens(path: Path) -> list[TokenVectors]:
     if not counts.size:
         return []
     cuts = np.cumsum(counts)[:-1]
-    vectors = rows.reshape(-1, DIMS).astype(np.float32)
+    vectors = rows.astype(np.int8, copy=False).reshape(-1, DIMS)
     return [
-        TokenVectors(*own)
+        _of_rows(*own)
         for own in zip(
             np.split(starts, cuts), np.split(ends, cuts), np.split(vectors, cuts), strict=True
         )

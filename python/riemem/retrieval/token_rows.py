@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Collection
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -93,14 +93,18 @@ def token_rows(
     return rounded(vectors[own], dims).tobytes()
 
 
-def rounded(vectors: npt.NDArray[np.float32], dims: int = DIMS) -> npt.NDArray[np.int8]:
-    """Return ``round(127 P v / |P v|)`` of each vector; (t, dims). Of such a row it is the row.
+def rounded(vectors: npt.NDArray[Any], dims: int = DIMS) -> npt.NDArray[np.int8]:
+    """Return ``round(127 P v / |P v|)`` of each vector; (t, dims).
+
+    Rows of int8 are rounded already, and returned as they are.
 
     Examples
     --------
     >>> rounded(np.array([[3.0, 4.0]], np.float32), dims=2).tolist()
     [[76, 102]]
     """
+    if vectors.dtype == np.int8:
+        return vectors
     rows = vectors.astype(np.float64)
     if rows.shape[1] > dims:
         # In double precision: the bytes do not depend on the order in which a library adds.
