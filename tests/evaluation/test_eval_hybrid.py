@@ -114,3 +114,9 @@ def test_latency_is_reported_for_each_size() -> None:
     rows = measure_latency(benchmark, known, render_turn, [5, 20], queries=3)
     assert [row["memories"] for row in rows] == [5.0, 20.0]
     assert all(0 < row["p50_ms"] <= row["p95_ms"] for row in rows)
+    tokens = dict(zip(texts, model.embed_with_tokens(texts)[1], strict=True))
+    late = measure_latency(
+        benchmark, known, render_turn, [20], queries=3, ranking="late-interaction", tokens=tokens
+    )
+    assert [row["memories"] for row in late] == [20.0]
+    assert late[0]["first_ms"] > 0.0

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..embed import TokenVectors
 from ..errors import ArgumentError
 from ..memory import Memory
 from ..retrieval.fusion import Ranking, as_ranking
@@ -40,11 +41,14 @@ class CopyEmbedder:
     known : mapping of str to (d,) float32 ndarray
     sources : dict
         Filled with the original text of each copy.
+    tokens : mapping of str to TokenVectors
+        Of the same texts; a copy has those of its original.
     """
 
     known: Mapping[str, NDArray[np.float32]]
     sources: dict[str, str] = field(default_factory=dict)
     max_tokens: int = 1_000_000
+    tokens: Mapping[str, TokenVectors] = field(default_factory=dict)
 
     @property
     def identity(self) -> str:
@@ -68,6 +72,12 @@ class CopyEmbedder:
                 row += _NOISE * moved / np.linalg.norm(moved)
                 row /= np.linalg.norm(row)
         return rows
+
+    def embed_with_tokens(
+        self, texts: Sequence[str]
+    ) -> tuple[NDArray[np.float32], list[TokenVectors]]:
+        """Return what `embed` does, and the tokens of the originals."""
+        return self.embed(texts), [self.tokens[self.sources.get(text, text)] for text in texts]
 
 
 def copies(benchmark: Benchmark, n: int) -> list[dict[str, Any]]:
@@ -111,6 +121,7 @@ def measure_latency(
     *,
     queries: int = 60,
     ranking: str | Ranking = "default",
+    tokens: Mapping[str, TokenVectors] | None = None,
 ) -> list[dict[str, float]]:
     """Return, per size, p50 and p95 of ``Memory.search(k=10)`` in ms, without the embedding.
 
@@ -125,6 +136,8 @@ def measure_latency(
     queries : int
         Questions asked, the first of each conversation in turn; three more are asked before.
     ranking : str or Ranking
+    tokens : mapping of str to TokenVectors, optional
+        Of the rendered turns and of the questions; the memories keep them where they are given.
 
     Returns
     -------
@@ -138,8 +151,10 @@ def measure_latency(
     asked = questions[::step][: queries + 3]
     rows = []
     for size in sizes:
-        embedder = CopyEmbedder(known)
+        embedder = CopyEmbedder(known, tokens=tokens or {})
         with Memory.open(":memory:", embedder=embedder, durability="normal") as memory:
+            if tokens:
+                memory.enable_late_interaction()
             items = copies(benchmark, size)
             for start in range(0, size, _ADDED_TOGETHER):
                 part = items[start : start + _ADDED_TOGETHER]

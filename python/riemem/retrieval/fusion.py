@@ -295,8 +295,8 @@ _RANKINGS = (
         },
         kernel={-1: 0.3, 1: 0.29, -2: 0.32, 2: 0.15, -3: 0.26},
         answers=0.48,
-        brevity=(3.0, 300),
-        source="riemem: bench/fit_fusion.py --late and fit_brevity.py, by conversation",
+        brevity=(2.0, 200),
+        source="riemem: bench/fit_fusion.py --late and fit_brevity.py --late, as the default",
     ),
     Ranking(
         "slm-v3",
