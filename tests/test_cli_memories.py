@@ -355,7 +355,7 @@ def test_every_option_of_search_is_reachable(filled: Run, tmp_path: Path) -> Non
     own = tmp_path / "own.json"
     own.write_text(
         '{"weights": {"lexical": 2, "likeness": 1}, "kernel": {"-1": 0.5}, "likeness": [3, 1.5], '
-        '"brevity": [2, 300]}'
+        '"late": [50, 0.5], "brevity": [2, 300]}'
     )
     found = document(filled("search", "bicycle", "--ranking", str(own), "--json", "--explain"))
     assert found["scoring"].startswith("own: ")
@@ -383,6 +383,8 @@ def test_every_option_of_search_is_reachable(filled: Run, tmp_path: Path) -> Non
         ('{"weights": {"magic": 1}}', "'magic'"),
         ('{"weights": {"dense": 1}, "kernel": {"x": 1}}', "not a ranking"),
         ('{"weights": {"dense": 1}, "likeness": 3}', "not a ranking"),
+        ('{"weights": {"dense": 1}, "late": [50]}', "not a ranking"),
+        ('{"weights": {"dense": 1}, "late": [50, 2]}', "late: expected a count and a share"),
         ("{}", "not a ranking"),
     ],
 )

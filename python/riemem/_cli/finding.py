@@ -100,6 +100,7 @@ def _ranking(text: str) -> str | Ranking:
     convert: dict[str, Callable[[Any], Any]] = {
         "kernel": lambda value: {int(key): float(weight) for key, weight in value.items()},
         "likeness": lambda value: (int(value[0]), float(value[1])),
+        "late": lambda value: (int(value[0]), float(value[1])),
         "brevity": lambda value: (float(value[0]), int(value[1])),
     }
     try:
