@@ -338,3 +338,34 @@ def test_when_the_rows_were_made_and_asking_again_change_nothing() -> None:
 def test_what_the_ranking_cannot_mean_is_refused(late: tuple[int, float]) -> None:
     with pytest.raises(ArgumentError):
         Ranking("own", {"late": 1.0}, late=late)
+
+
+def test_of_many_memories_the_candidates_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    queries = ["puppy by the sea", "Which clinic did Ana visit?", "snow in the garden"]
+    with filled(360) as memory:
+        exact = [memory.search(query, k=10) for query in queries]
+        monkeypatch.setattr("riemem.retrieval.hybrid.MANY", 50)
+        found = [memory.search(query, k=10) for query in queries]
+    for one, other in zip(exact, found, strict=True):
+        assert other.scoring == one.scoring
+        assert len({hit.id for hit in one} & {hit.id for hit in other}) >= 8
+        assert max(hit.channels["late"] for hit in other) > 0.0
+
+
+def test_after_any_changes_the_answers_are_those_of_a_store_just_opened(tmp_path: Any) -> None:
+    path, queries = tmp_path / "me.db", ["puppy by the sea", "snow in the garden"]
+    rng = np.random.default_rng(5)
+    with Memory.open(path, embedder=HashingEmbedder(dim=64)) as living:
+        living.enable_late_interaction()
+        alive: list[int] = []
+        for step in range(6):
+            alive += living.add_many(items(30, seed=step))
+            living.update(alive[step], text=f"snow on the harbour {step}", speaker="Ben")
+            gone = [int(i) for i in rng.choice(alive[10:], 5, replace=False)]
+            living.forget(gone)
+            alive = [i for i in alive if i not in gone]
+            with Memory.open(path, embedder=HashingEmbedder(dim=64)) as fresh:
+                for query in queries:
+                    one, other = living.search(query, k=40), fresh.search(query, k=40)
+                    assert one.scoring.startswith("late-interaction")
+                    assert [(h.id, h.score) for h in one] == [(h.id, h.score) for h in other]
