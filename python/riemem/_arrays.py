@@ -236,14 +236,27 @@ def as_mask(value: object, rows: int, queries: int, name: str = "mask") -> Bool 
     return np.ascontiguousarray(mask)
 
 
+def whole_number(value: object) -> int | None:
+    """Return an integer; None for a bool, a float, an array of several and all that is none.
+
+    Examples
+    --------
+    >>> whole_number(np.int64(3)), whole_number(True), whole_number(np.arange(2))
+    (3, None, None)
+    """
+    if isinstance(value, (bool, np.bool_)):
+        return None
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:  # also of an array, which has the method and refuses
+        return None
+
+
 def as_count(value: object, name: str, *, minimum: int = 0) -> int:
     """Return an integer that is at least `minimum`; bools and floats are refused."""
-    if isinstance(value, (bool, np.bool_)):
+    number = whole_number(value)
+    if number is None:
         raise DTypeError(f"{name}: expected an integer, got {value!r}")
-    try:
-        number = operator.index(value)  # type: ignore[arg-type]
-    except TypeError as error:
-        raise DTypeError(f"{name}: expected an integer, got {value!r}") from error
     if number < minimum:
         raise ArgumentError(f"{name}: expected an integer >= {minimum}, got {number}")
     return number

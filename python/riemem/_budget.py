@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from riemem._arrays import whole_number
 from riemem.errors import ArgumentError, DTypeError
 
 __all__ = ["check_budget", "check_compressor", "checked_counter", "fill", "ids_of"]
@@ -89,11 +89,8 @@ def check_budget(token_budget: object) -> int:
     >>> check_budget(1000)
     1000
     """
-    try:
-        budget = operator.index(token_budget)  # type: ignore[arg-type]
-    except TypeError:  # also an array, which has the method and refuses
-        budget = None
-    if budget is None or isinstance(token_budget, bool):
+    budget = whole_number(token_budget)
+    if budget is None:
         raise DTypeError(
             f"token_budget: expected an int, got {type(token_budget).__name__} {token_budget!r:.40}"
         )
@@ -123,16 +120,17 @@ def checked_counter(count_tokens: object) -> Callable[[str], int]:
         )
 
     def count(text: str) -> int:
-        number = count_tokens(text)
-        if type(number) is int and number >= 0:  # a budget takes a hundred counts
-            return number
-        if isinstance(number, bool) or not hasattr(number, "__index__"):
+        given = count_tokens(text)
+        if type(given) is int and given >= 0:  # a budget takes a hundred counts
+            return given
+        number = whole_number(given)
+        if number is None:
             raise DTypeError(
-                f"count_tokens: expected it to return an int, got {type(number).__name__}"
+                f"count_tokens: expected it to return an int, got {type(given).__name__}"
             )
         if number < 0:
             raise ArgumentError(f"count_tokens: expected a count >= 0, got {number}")
-        return int(number.__index__())
+        return number
 
     return count
 

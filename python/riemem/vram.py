@@ -25,11 +25,11 @@ without a GPU.
 from __future__ import annotations
 
 import contextlib
-import operator
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from riemem._arrays import whole_number
 from riemem._device_memory import CpuMemory, CudaMemory, MemoryProvider, device_memory
 from riemem.errors import ArgumentError, DTypeError, VramBudgetError
 
@@ -277,14 +277,9 @@ class VramBudget:
         headroom: float = 0.1,
         memory: MemoryProvider | None = None,
     ) -> None:
-        if isinstance(limit_bytes, bool):
-            raise DTypeError("limit_bytes: expected an int, got bool")
-        try:
-            limit = operator.index(limit_bytes)
-        except TypeError:
-            raise DTypeError(
-                f"limit_bytes: expected an int, got {type(limit_bytes).__name__}"
-            ) from None
+        limit = whole_number(limit_bytes)
+        if limit is None:
+            raise DTypeError(f"limit_bytes: expected an int, got {type(limit_bytes).__name__}")
         if limit < 1:
             raise ArgumentError(f"limit_bytes: expected at least 1, got {limit}")
         if isinstance(headroom, bool) or not isinstance(headroom, (int, float)):

@@ -36,7 +36,8 @@ def shortened(source: Any, budget: int = 6, **arguments: Any) -> str:
     ("keep", "error"),
     [(5, DTypeError), (None, DTypeError), ([5], DTypeError), ([None], DTypeError),
      ([("a", "b")], DTypeError), ([(0.0, 3.0)], DTypeError), ([(True, 3)], DTypeError),
-     ([([1], 0, 2)], DTypeError), ("ab", DTypeError), (["ab"], DTypeError),
+     ([([1], 0, 2)], DTypeError), ([(np.arange(2), 3)], DTypeError), ("ab", DTypeError),
+     (["ab"], DTypeError),
      ([(1,)], ArgumentError), ([(0, 1, 2, 3)], ArgumentError), ([(7, 0, 2)], ArgumentError),
      ([(-3, 2)], ArgumentError), ([(5, 2)], ArgumentError), ([(0, 10**30)], ArgumentError)],
 )  # fmt: skip
@@ -44,6 +45,14 @@ def shortened(source: Any, budget: int = 6, **arguments: Any) -> str:
 def test_what_is_no_slice_is_named(source: Any, keep: Any, error: type[RiememError]) -> None:
     with pytest.raises(error, match=r"^keep: "):
         shortened(source, keep=keep)
+
+
+@pytest.mark.parametrize("odd", [np.arange(2), np.array([1.5]), True, 1.0, "1"])
+def test_what_is_no_whole_number_is_named(odd: Any) -> None:
+    with pytest.raises(DTypeError, match=r"\.id: expected an int, got "):
+        shortened([{"text": TEXT, "id": odd}])
+    with pytest.raises(DTypeError, match=r"^count_tokens: expected it to return an int, got "):
+        shortened(TEXT, count_tokens=lambda text: odd)
 
 
 def test_slices_may_come_as_an_array() -> None:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from riemem._arrays import whole_number
 from riemem._tokenizer import encodable
 from riemem.errors import ArgumentError, BudgetTooSmallError, DTypeError
 from riemem.packing import format_turns
@@ -224,15 +225,15 @@ def _piece(item: object, place: int) -> Piece:
             raise DTypeError(
                 f"{where}.{name}: expected str or None, got {type(values[name]).__name__}"
             )
-    number = values["id"]
-    if number is not None and (isinstance(number, bool) or not hasattr(number, "__index__")):
-        raise DTypeError(f"{where}.id: expected an int, got {type(number).__name__}")
+    number = place if values["id"] is None else whole_number(values["id"])
+    if number is None:
+        raise DTypeError(f"{where}.id: expected an int, got {type(values['id']).__name__}")
     speaker, session = (
         None if values[name] is None else encodable(values[name], f"{where}.{name}")
         for name in ("speaker", "session")
     )
     return Piece(
-        id=place if number is None else int(number),
+        id=number,
         text=encodable(values["text"], where),
         speaker=speaker,
         session=session,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import operator
 import re
 from collections.abc import Iterable
 
+from riemem._arrays import whole_number
 from riemem.errors import ArgumentError, DTypeError, NotFiniteError
 from riemem.store.times import format_instant, parse_instant
 
@@ -96,9 +96,10 @@ def slices_of(keep: object, *, plain: bool) -> tuple[tuple[int, int, int], ...]:
             raise DTypeError(f"{expected}, got {type(entry).__name__}")
         values: list[int] = []
         for value in entry:
-            if isinstance(value, bool) or not hasattr(value, "__index__"):
+            number = whole_number(value)
+            if number is None:
                 raise DTypeError(f"{expected}, of ints, got {type(value).__name__}")
-            values.append(operator.index(value))
+            values.append(number)
         if plain and len(values) == 2:
             values.insert(0, 0)
         if len(values) != 3:
