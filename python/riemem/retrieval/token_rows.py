@@ -12,15 +12,13 @@ import numpy.typing as npt
 
 from riemem.errors import ArgumentError, ShapeError
 from riemem.retrieval.words import STOP_WORDS, word_places
+from riemem.store.token_vectors import MOST_ROWS
 
 __all__ = ["DIMS", "FORM", "MOST_ROWS", "SCALE"]
 __all__ += ["read_rows", "rounded", "signs", "telling", "token_rows"]
 
 #: Numbers of a row.
 DIMS = 64
-
-#: Rows of a text; what is said after so many words is not compared word by word.
-MOST_ROWS = 255
 
 #: What a row of length 1 is multiplied by before it is rounded.
 SCALE = 127

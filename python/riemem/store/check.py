@@ -13,15 +13,13 @@ from riemem.store.atoms import check_atoms, place_missing, remember
 from riemem.store.awake import check_lives, relive, repair_lives
 from riemem.store.claims import check_claims, repair_claims
 from riemem.store.precisions import check_precisions, repair_precisions
-from riemem.store.records import check_metadata
+from riemem.store.records import check_metadata, shown_ids
 from riemem.store.segments import check_segments, drop_segments
 from riemem.store.sqlite import Store, get_meta, has_table, read_identity
 from riemem.store.token_vectors import check_token_vectors, late_interaction, repair_token_vectors
 from riemem.store.uses import check_uses, repair_uses
 
 __all__ = ["CheckReport", "check_store", "rebuild_derived"]
-
-_SHOWN = 10
 
 
 @dataclass
@@ -160,7 +158,7 @@ def _check_vectors(connection: sqlite3.Connection, report: CheckReport) -> None:
     ]
     for what, ids in (*bad.items(), ("missing", missing)):
         if ids:
-            report.problems.append(f"vectors: {what}: {_some(ids)}")
+            report.problems.append(f"vectors: {what}: {shown_ids(ids)}")
             report.unembedded += ids
     report.unembedded = sorted(set(report.unembedded))
     if identity is None and report.counts["memories"]:
@@ -181,7 +179,7 @@ def _check_labels(connection: sqlite3.Connection, report: CheckReport) -> None:
         if stored != sorted(labels):
             wrong.append(memory_id)
     if wrong:
-        report.problems.append(f"labels: do not agree with the metadata of {_some(wrong)}")
+        report.problems.append(f"labels: do not agree with the metadata of {shown_ids(wrong)}")
 
 
 def _check_words(store: Store, report: CheckReport) -> None:
@@ -200,8 +198,3 @@ def _check_words(store: Store, report: CheckReport) -> None:
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-
-
-def _some(ids: list[int]) -> str:
-    shown = ", ".join(map(str, ids[:_SHOWN]))
-    return f"memories {shown}" + (f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else "")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from riemem._arrays import whole_number
 from riemem.errors import ArgumentError, DTypeError, TextError
 from riemem.store.times import format_instant, parse_instant
 
@@ -28,6 +28,7 @@ __all__ = [
     "check_valid_time",
     "check_weight",
     "draft",
+    "shown_ids",
 ]
 
 MAX_TEXT_BYTES = 16 * 2**20
@@ -39,6 +40,7 @@ _AS_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(","
 _AS_CANONICAL = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 _KNOWN: tuple[str, ...] = ("text", "speaker", "session", "when", "metadata", "profile", "key")
 _KNOWN += ("source", "valid_from", "valid_to")
+_SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,18 @@ def check_name(value: object, name: str) -> str:
     return str(value)
 
 
+def shown_ids(ids: Sequence[int]) -> str:
+    """Return memory ids as a report writes them: the first ten, and how many more there are.
+
+    Examples
+    --------
+    >>> shown_ids([3, 5]), shown_ids(range(12))
+    ('memories 3, 5', 'memories 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more')
+    """
+    shown = ", ".join(map(str, ids[:_SHOWN]))
+    return f"memories {shown}" + (f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else "")
+
+
 def check_integer(value: object, name: str, minimum: int) -> int:
     """Return an int that is at least `minimum`; bool and float are refused.
 
@@ -150,11 +164,8 @@ def check_integer(value: object, name: str, minimum: int) -> int:
     >>> check_integer(3, "k", 0)
     3
     """
-    try:
-        number = operator.index(value)  # type: ignore[arg-type]
-    except TypeError:  # also an array, which has the method and refuses
-        number = None
-    if number is None or isinstance(value, bool):
+    number = whole_number(value)
+    if number is None:
         raise DTypeError(f"{name}: expected an int, got {type(value).__name__} {_brief(value)}")
     if number < minimum:
         raise ArgumentError(f"{name}: expected an int >= {minimum}, got {number}")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from riemem.errors import RiememError
+from riemem.store.records import shown_ids
 from riemem.store.sqlite import (
     Identity,
     Store,
@@ -25,14 +26,14 @@ from riemem.store.sqlite import (
     set_meta,
 )
 
-__all__ = ["KeepsTokens", "Kept", "LateInteraction", "Tokens", "Unfilled", "begin_keeping"]
-__all__ += ["check_token_vectors", "fill_rows", "kept_form", "late_interaction", "of_embedder"]
-__all__ += ["repair_token_vectors", "stop_keeping", "token_rows_of", "unfilled", "write_rows"]
+__all__ = ["MOST_ROWS", "KeepsTokens", "Kept", "LateInteraction", "Tokens", "Unfilled"]
+__all__ += ["begin_keeping", "check_token_vectors", "fill_rows", "kept_form", "late_interaction"]
+__all__ += ["of_embedder", "repair_token_vectors", "stop_keeping", "token_rows_of", "unfilled"]
+__all__ += ["write_rows"]
 
 _KEY = "token vectors"
-#: Most rows of a memory, as a store holds them.
-_MOST_ROWS = 255
-_SHOWN = 10
+#: Rows of a memory; what is said after so many words is not compared word by word.
+MOST_ROWS = 255
 
 
 class KeepsTokens(RiememError):
@@ -252,9 +253,7 @@ def check_token_vectors(connection: sqlite3.Connection) -> list[str]:
         )
     wrong = _wrong_sizes(connection, kept)
     if wrong:
-        shown = ", ".join(map(str, wrong[:_SHOWN]))
-        more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
-        problems.append(f"token vectors: size: memories {shown}{more}")
+        problems.append(f"token vectors: size: {shown_ids(wrong)}")
     return problems
 
 
@@ -278,6 +277,6 @@ def _wrong_sizes(connection: sqlite3.Connection, kept: Kept) -> list[int]:
     rows = connection.execute(
         "SELECT memory_id FROM token_vectors WHERE length(data) % ?1 <> 0 "
         "OR length(data) > ?1 * ?2 ORDER BY memory_id",
-        (kept.row_bytes, _MOST_ROWS),
+        (kept.row_bytes, MOST_ROWS),
     )
     return [row[0] for row in rows]
