@@ -6,7 +6,7 @@ import math
 import sys
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
@@ -14,32 +14,23 @@ import numpy as np
 
 from riemem.errors import BackendUnavailableError
 from riemem.retrieval.bridges import bridge_scores
+from riemem.retrieval.certain import Case, best_of_many, nearly_best
 from riemem.retrieval.channel import ChannelHits, Ids, Shares
 from riemem.retrieval.corpus import Corpus, CorpusView, Floats, Mask
-from riemem.retrieval.demotion import Edges, follow_edges, put_in_order, with_superseding
-from riemem.retrieval.dense import MANY, DenseChannel, VectorScores
+from riemem.retrieval.demotion import Edges, follow_edges, put_in_order
+from riemem.retrieval.dense import MANY, DenseChannel
 from riemem.retrieval.embedding import TurnEmbedder
 from riemem.retrieval.entities import entity_scores
 from riemem.retrieval.fusion import (
     Fused,
     Ranking,
-    added_up,
     as_ranking,
     fuse,
-    weights_for,
     with_late,
 )
 from riemem.retrieval.late import compare
-from riemem.retrieval.likeness import Likeness
 from riemem.retrieval.names import speaker_scores
-from riemem.retrieval.narrowing import (
-    adds_up,
-    most_off,
-    near_best,
-    promising,
-    top,
-    with_neighbours,
-)
+from riemem.retrieval.narrowing import adds_up, top
 from riemem.retrieval.opening import first_person_scores, opening_scores
 from riemem.retrieval.profile import profile_scores
 from riemem.retrieval.query_type import query_kind
@@ -50,8 +41,6 @@ from riemem.retrieval.vector_rows import VectorRows
 from riemem.store import Store
 from riemem.store.trust import Trust, read_trust
 
-#: Of many memories: of how many of the best the neighbours are looked at.
-_OPENED = 64
 #: Where more are asked for, all are scored.
 _MOST_OF_MANY = 1000
 
@@ -78,8 +67,8 @@ class Gathered:
     scoring : str
         How the dense score was made.
     rows : (m,) int64 ndarray or None
-        Where there are many memories: the rows that can be among the best. Only they and their
-        neighbours are sure to have a dense score.
+        Where there are many memories, or their scores are nearly known: the rows that can be among
+        the best. Only they and what lends to them are sure to have an exact dense score.
     edges : Edges
         What supersedes what; none for a ranking that does not ask.
     others : (Ranking, Fused) or None
@@ -259,41 +248,16 @@ class HybridChannel:
             channels["trust"] = self._trust(view)
         kind = query_kind(query)
         rows = None
-        bare = ranking.without_likeness
-        likens = bare is not ranking
-        if found is not None and found.rows is not None and ranking.method == "sum":
-            best = self._rows_of(found.keys, view).rows[found.rows]
-            rows = promising(ranking, channels, passes, best[best < len(view)], k)
-            self._fill(found, channels["dense"], view, rows)
-            plain = replace(bare, kernel={}, answers=0.0)
-            alone = fuse(plain, channels, view, passes, kind, rows)
-            first = rows[top(alone.scores, view.ids[rows], max(k, _OPENED))]
-            opened = with_neighbours(first, view)
-            self._fill(found, channels["dense"], view, with_neighbours(opened, view), rows)
-            rows = opened[passes[opened]]
-        elif found is not None and found.off > 0.0:
-            near = added_up(bare, channels, view, passes, kind)
-            most = ranking.likeness[0] if likens else k
-            rows = near_best(near, passes, most, most_off(bare, kind, {"dense": found.off}))
-            if not likens:
-                rows = with_superseding(rows, edges, view, passes)
-            self._fill(found, channels["dense"], view, with_neighbours(rows, view))
-        if found is not None and likens:
-            first_pass = fuse(bare, channels, view, passes, kind, rows)
-            alike = Likeness.of(first_pass, view, ranking.likeness, found, self._rows_of)
-            if found.off == 0.0:
-                channels["likeness"] = alike.scores(rows)
+        if found is not None:
+            case = Case(ranking, kind, view, passes, channels, found, self._rows_of)
+            if found.off > 0.0:
+                rows = nearly_best(case, k, edges)
+            elif found.rows is not None and ranking.method == "sum":
+                rows = best_of_many(case, k)
+            if found.off == 0.0 and ranking.without_likeness is not ranking:
+                channels["likeness"] = case.alike(rows).scores(rows)
                 if found.uncentred:
                     channels["likeness"] = _centred(channels["likeness"], view.alive)
-            else:
-                channels["likeness"], off = alike.nearly()
-                # What is added to nothing else; the dense scores put right since are in the bound.
-                near += weights_for(ranking, kind)["likeness"] * channels["likeness"]
-                reach = most_off(ranking, kind, {"dense": found.off, "likeness": off})
-                rows = near_best(near, passes, k, reach)
-                rows = with_superseding(rows, edges, view, passes)
-                self._fill(found, channels["dense"], view, with_neighbours(rows, view))
-                channels["likeness"][rows] = alike.scores(rows)[rows]
         others = None
         if late and passes.any():
             asked = self._embedder.embed_query(query, tokens=True) if found is None else found.asked
@@ -349,27 +313,6 @@ class HybridChannel:
         return np.array(
             [known[i].mean - usual if i in known else 0.0 for i in view.ids.tolist()], np.float64
         )
-
-    def _fill(
-        self,
-        found: VectorScores,
-        dense: Floats,
-        view: CorpusView,
-        rows: Ids,
-        done: Ids | None = None,
-    ) -> None:
-        """Give rows their dense score that were not among the best, and not done before."""
-        own = self._rows_of(found.keys, view)
-        known = np.zeros(len(view) + 1, np.bool_)
-        if found.rows is not None:
-            known[own.rows[found.rows]] = True
-        if done is not None:
-            known[done] = True
-        rows = rows[~known[rows]]
-        positions, counts = own.positions(rows)
-        if positions.size:
-            values = own.best(found.more(positions), counts)
-            dense[rows[counts > 0]] = values
 
     def _rows_of(self, keys: Ids, view: CorpusView) -> VectorRows:
         with self._lock:

@@ -125,15 +125,25 @@ class Likeness:
 
     def scores(self, rows: Ids | None = None) -> Floats:
         """Return the scores of all rows, or of some, and 0 for the others; shape (n,)."""
-        if self._asked is None or self._own is None:
-            return np.zeros(self._n)
-        if rows is None:
+        if rows is None and self._asked is not None and self._own is not None:
             return self._own.spread(self._asked.all()) * self._length
         values = np.zeros(self._n)
+        if rows is not None:
+            values[rows] = self.some(rows)
+        return values
+
+    def some(self, rows: Ids) -> Floats:
+        """Return the scores of some rows, in their order; shape (m,)."""
+        if self._asked is None or self._own is None:
+            return np.zeros(rows.size)
         positions, counts = self._own.positions(rows)
-        if positions.size:
-            best = self._own.best(self._asked.some(positions), counts)
-            values[rows[counts > 0]] = best * self._length
+        if positions.size == 0:
+            return np.zeros(rows.size)
+        best = self._own.best(self._asked.some(positions), counts) * self._length
+        if best.size == rows.size:
+            return best
+        values = np.zeros(rows.size)
+        values[counts > 0] = best
         return values
 
     def nearly(self) -> tuple[Floats, float]:

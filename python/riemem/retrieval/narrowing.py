@@ -29,8 +29,12 @@ def adds_up(ranking: Ranking) -> bool:
     return ranking.method == "sum" and not ranking.bridges and ranking.scenes == 0.0
 
 
-def most_off(ranking: Ranking, kind: str, off: Mapping[str, float]) -> float:
+def most_off(
+    ranking: Ranking, kind: str, off: Mapping[str, float], *, beside: bool = False
+) -> float:
     """How far a joined score can be off while those of "dense" and "likeness" are off by so much.
+
+    With `beside` a row's own score of "dense" is exact, and only those of its neighbours are off.
 
     Examples
     --------
@@ -40,7 +44,7 @@ def most_off(ranking: Ranking, kind: str, off: Mapping[str, float]) -> float:
     """
     weights = weights_for(ranking, kind)
     lent = 1.0 + sum(map(abs, ranking.kernel.values())) + abs(ranking.answers)
-    reach = off.get("dense", 0.0) * abs(weights.get("dense", 0.0)) * lent
+    reach = off.get("dense", 0.0) * abs(weights.get("dense", 0.0)) * (lent - float(beside))
     reach += off.get("likeness", 0.0) * abs(weights.get("likeness", 0.0))
     # No channel exceeds 1, and another order of adding up changes far less than 1e-12 of that.
     return reach + 1e-12 * lent * sum(map(abs, weights.values()))
@@ -54,9 +58,10 @@ def near_best(near: Floats, passes: Mask, k: int, off: float) -> Ids:
     >>> near_best(np.array([3.0, 1.0, 2.9, 9.0]), np.array([1, 1, 1, 0], bool), 1, 0.1).tolist()
     [0, 2]
     """
-    if not 0 < k < np.count_nonzero(passes):
+    passing = np.count_nonzero(passes)
+    if not 0 < k < passing:
         return np.flatnonzero(passes)
-    own = near if passes.all() else np.where(passes, near, -np.inf)
+    own = near if passing == near.size else np.where(passes, near, -np.inf)
     # A row that is further below the k-th than both can be off is out.
     edge = np.partition(own, own.size - k)[own.size - k]
     found: Ids = np.flatnonzero(own >= edge - 2.0 * off)

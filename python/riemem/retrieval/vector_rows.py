@@ -54,10 +54,11 @@ class VectorRows:
     def spread(self, scores: Floats, at: Ids | None = None) -> Floats:
         """Scores of vectors as scores of rows: the best of a row's, 0 for one without; (n,).
 
-        `at` are the positions of the vectors; by default all of them.
+        `at` are the positions of the vectors; by default all of them, and where each row has one,
+        in their order, the scores themselves are returned.
         """
         if self._alike and at is None:
-            return scores.copy()
+            return scores
         rows = self.rows if at is None else self.rows[at]
         values = np.zeros(len(self.view) + 1)  # the last for vectors of memories not in the view
         if self.single:
@@ -69,6 +70,8 @@ class VectorRows:
 
     def positions(self, rows: Ids) -> tuple[Ids, Ids]:
         """The positions of the vectors of some rows, row by row, and how many each row has."""
+        if self._alike:
+            return rows, np.ones(rows.size, np.int64)
         first = self._starts[rows]
         counts: Ids = self._starts[rows + 1] - first
         if self.single:
