@@ -26,7 +26,24 @@ void int8(const py::array_t<float>& rows, std::size_t begin, Array<std::uint8_t>
     float* scale_data = writable(scale, end, "scale");
     float* residual_data = writable(residual, end, "residual");
     const py::gil_scoped_release release;
-    quantize_int8(view, Rotation(view.cols), begin, chosen, tile_data, scale_data, residual_data);
+    quantize_int8(view, *rotation_of(view.cols), begin, chosen, tile_data, scale_data,
+                  residual_data);
+}
+
+template <typename T>
+Array<double> rotated(const Array<T>& rows, const std::string& isa) {
+    const Isa chosen = resolve_isa(isa);
+    if (rows.ndim() != 2) throw InvalidArgument("rows: expected a 2-d array");
+    const auto d = static_cast<std::size_t>(rows.shape(1));
+    const MatrixView<const T> view{rows.data(), static_cast<std::size_t>(rows.shape(0)), d,
+                                   static_cast<std::ptrdiff_t>(d)};
+    Array<double> out({rows.shape(0), rows.shape(1)});
+    double* data = out.mutable_data();
+    {
+        const py::gil_scoped_release release;
+        rotate_rows(view, *rotation_of(d), chosen, data);
+    }
+    return out;
 }
 
 py::tuple bfloat16(const py::array_t<float>& rows) {
@@ -75,6 +92,8 @@ void bind_quantize(py::module_& module) {
     module.def("quantize_int8", &int8, arg("rows").noconvert(), arg("begin"),
                arg("tiles").noconvert(), arg("scale").noconvert(), arg("residual").noconvert(),
                arg("isa") = "auto");
+    module.def("rotate", &rotated<float>, arg("rows").noconvert(), arg("isa") = "auto");
+    module.def("rotate", &rotated<double>, arg("rows").noconvert(), arg("isa") = "auto");
     module.def("split_bfloat16", &bfloat16, arg("rows").noconvert());
     module.def("join_bfloat16", &joined, arg("high").noconvert(), arg("low").noconvert());
     py::class_<Twins>(module, "Twins")

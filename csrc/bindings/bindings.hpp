@@ -19,6 +19,7 @@ void bind_fisher_rao(py::module_& module);
 void bind_fused_topk(py::module_& module);
 void bind_langevin(py::module_& module);
 void bind_max_member(py::module_& module);
+void bind_max_sim(py::module_& module);
 void bind_quantize(py::module_& module);
 void bind_scatter(py::module_& module);
 void bind_svd_update(py::module_& module);

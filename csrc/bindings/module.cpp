@@ -29,6 +29,7 @@ PYBIND11_MODULE(_core, module) {
     riemem::bind_fused_topk(module);
     riemem::bind_langevin(module);
     riemem::bind_max_member(module);
+    riemem::bind_max_sim(module);
     riemem::bind_quantize(module);
     riemem::bind_scatter(module);
     riemem::bind_svd_update(module);

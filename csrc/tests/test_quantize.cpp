@@ -50,6 +50,30 @@ RIEMEM_TEST(the_rotation_keeps_lengths_and_angles) {
     }
 }
 
+RIEMEM_TEST(rotated_rows_are_the_bits_of_one_row_alone_on_every_instruction_set) {
+    for (const std::size_t d : {1u, 2u, 3u, 7u, 8u, 9u, 31u, 64u, 100u, 384u}) {
+        const Rotation rotation(d);
+        for (const std::size_t n : {0u, 1u, 2u, 7u, 8u, 9u, 17u}) {
+            const std::vector<float> rows = random_rows(n, d, static_cast<unsigned>(n + d));
+            const std::vector<double> wide(rows.begin(), rows.end());
+            const auto stride = static_cast<std::ptrdiff_t>(d);
+            std::vector<double> expected = wide, scratch(d);
+            for (std::size_t i = 0; i < n; ++i) {
+                rotation.apply(expected.data() + i * d, scratch.data());
+            }
+            test::Guarded<double> out(n * d);
+            for (const Isa isa : available_isas()) {
+                rotate_rows(view(rows, n, d), rotation, isa, out.data());
+                CHECK(std::memcmp(out.data(), expected.data(), n * d * sizeof(double)) == 0);
+                std::fill_n(out.data(), out.size(), 7.0);
+                rotate_rows(MatrixView<const double>{wide.data(), n, d, stride}, rotation, isa,
+                            out.data());
+                CHECK(std::memcmp(out.data(), expected.data(), n * d * sizeof(double)) == 0);
+            }
+        }
+    }
+}
+
 RIEMEM_TEST(the_rotation_spreads_a_dimension_that_dwarfs_the_others) {
     const std::size_t d = 384;
     std::vector<double> x(d, 0.0), scratch(d);

@@ -147,6 +147,9 @@ def quantize_int8(
     residual: NDArray[np.float32],
     isa: str = "auto",
 ) -> None: ...
+def rotate(
+    rows: NDArray[np.float32] | NDArray[np.float64], isa: str = "auto"
+) -> NDArray[np.float64]: ...
 def split_bfloat16(
     rows: NDArray[np.float32],
 ) -> tuple[NDArray[np.uint16], NDArray[np.int16], NDArray[np.float32]]: ...
@@ -254,3 +257,12 @@ def max_member_rebuild(
     all_rows: bool,
     isa: str = "auto",
 ) -> None: ...
+
+max_sim_most_dims: int
+
+def max_sim(
+    question: NDArray[np.int8],
+    rows: NDArray[np.uint8],
+    counts: NDArray[np.int64],
+    isa: str = "auto",
+) -> NDArray[np.int32]: ...

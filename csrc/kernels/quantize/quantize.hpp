@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "core/cpu.hpp"
@@ -38,6 +39,14 @@ class Rotation {
     std::vector<double> first_signs_, second_signs_;
     std::vector<std::uint32_t> order_;
 };
+
+// The map of R^d, kept for the next call: making it takes half as long as applying it to eight
+// rows.
+std::shared_ptr<const Rotation> rotation_of(std::size_t d);
+
+// Each row through the map: out is (rows, d) without gaps. The same bits for every isa.
+void rotate_rows(MatrixView<const float> rows, const Rotation& rotation, Isa isa, double* out);
+void rotate_rows(MatrixView<const double> rows, const Rotation& rotation, Isa isa, double* out);
 
 // Quantises rows [begin, begin + rows.rows) of a set into its tiles, scales and residuals:
 // rotated row = scale * int8 + rest, |rest| <= residual. The tiles of a row must have been set to

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <mutex>
 #include <numeric>
 #include <string>
 
@@ -143,6 +144,61 @@ Rotation::Rotation(std::size_t d) : dim_(d), first_signs_(d), second_signs_(d), 
     for (std::size_t i = d; i > 1; --i) {
         std::swap(order_[i - 1], order_[static_cast<std::size_t>(next_random(state) % i)]);
     }
+}
+
+std::shared_ptr<const Rotation> rotation_of(std::size_t d) {
+    constexpr std::size_t kKept = 4;  // more than the models of one process
+    static std::mutex guard;
+    static std::shared_ptr<const Rotation> kept[kKept];
+    static std::size_t next = 0;
+    const std::lock_guard<std::mutex> lock(guard);
+    for (const auto& rotation : kept) {
+        if (rotation != nullptr && rotation->dim() == d) return rotation;
+    }
+    kept[next] = std::make_shared<const Rotation>(d);
+    const auto made = kept[next];
+    next = (next + 1) % kKept;
+    return made;
+}
+
+namespace {
+
+void rotate_some(const QuantizeKernels& kernels, const RotationTables& tables,
+                 const float* const* vectors, std::size_t count, double* x, double* scratch) {
+    kernels.rotate_floats(tables, vectors, count, x, scratch);
+}
+void rotate_some(const QuantizeKernels& kernels, const RotationTables& tables,
+                 const double* const* vectors, std::size_t count, double* x, double* scratch) {
+    kernels.rotate_doubles(tables, vectors, count, x, scratch);
+}
+
+template <typename T>
+void rotate_all(MatrixView<const T> rows, const Rotation& rotation, Isa isa, double* out) {
+    const QuantizeKernels& kernels = quantize_kernels(isa);
+    const std::size_t d = rotation.dim();
+    std::vector<double> x(d * kW), scratch(d * kW);
+    for (std::size_t first = 0; first < rows.rows; first += kW) {
+        const std::size_t count = std::min(kW, rows.rows - first);
+        const T* vectors[kW];
+        for (std::size_t j = 0; j < kW; ++j) vectors[j] = rows.row(first + std::min(j, count - 1));
+        rotate_some(kernels, rotation.tables(), vectors, count, x.data(), scratch.data());
+        for (std::size_t j = 0; j < count; ++j) {
+            const double* strip = x.data() + j / kernels.strip * kernels.strip * d;
+            for (std::size_t t = 0; t < d; ++t) {
+                out[(first + j) * d + t] = strip[t * kernels.strip + j % kernels.strip];
+            }
+        }
+    }
+}
+
+}  // namespace
+
+void rotate_rows(MatrixView<const float> rows, const Rotation& rotation, Isa isa, double* out) {
+    rotate_all(rows, rotation, isa, out);
+}
+
+void rotate_rows(MatrixView<const double> rows, const Rotation& rotation, Isa isa, double* out) {
+    rotate_all(rows, rotation, isa, out);
 }
 
 void quantize_int8(MatrixView<const float> rows, const Rotation& rotation, std::size_t begin,

@@ -18,10 +18,13 @@ struct RotationTables {
     const std::uint32_t* order;
 };
 
-// Up to kRotatedTogether vectors at once. `x` and `scratch` hold d * kRotatedTogether numbers in a
-// layout of the kernel's own; arrays per vector have kRotatedTogether elements. Sums over a
-// vector are eight, of the elements t = j (mod 8), added up from j = 0: the same bits everywhere.
+// Up to kRotatedTogether vectors at once. `x` and `scratch` hold d * kRotatedTogether numbers,
+// strip after strip of `strip` vectors whose elements alternate: element t of vector j at
+// x[(j / strip * d + t) * strip + j % strip]. Arrays per vector have kRotatedTogether elements.
+// Sums over a vector are eight, of the elements t = j (mod 8), added up from j = 0: the same bits
+// everywhere.
 struct QuantizeKernels {
+    std::size_t strip;
     // x = the rotated vectors. All kRotatedTogether pointers are valid, the first `count` matter.
     void (*rotate_floats)(const RotationTables& rotation, const float* const* vectors,
                           std::size_t count, double* x, double* scratch);

@@ -113,7 +113,7 @@ void round(const double* x, std::size_t d, std::size_t, const double* scale, con
     rests.total(rest);
 }
 
-constexpr QuantizeKernels kKernels = {rotate<float>, rotate<double>, measure, round};
+constexpr QuantizeKernels kKernels = {kW, rotate<float>, rotate<double>, measure, round};
 
 }  // namespace
 

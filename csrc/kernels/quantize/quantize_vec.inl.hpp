@@ -204,7 +204,7 @@ void round(const double* x, std::size_t d, std::size_t count, const double* scal
     }
 }
 
-constexpr QuantizeKernels kKernels = {rotate_floats, rotate_doubles, measure, round};
+constexpr QuantizeKernels kKernels = {kDoubles, rotate_floats, rotate_doubles, measure, round};
 
 }  // namespace
 }  // namespace riemem
