@@ -1025,14 +1025,15 @@ class Memory(LifeMethods, DoubtMethods):
         count = min(check_integer(k, "k", 0), _MOST_HITS)
         weight = check_weight(trust, "trust")
         refinement = Refinement.of(near_duplicates, reranker)
-        chosen, lacking = choose(ranking, self._store, self._embedder)
+        mark = self._store.mark()
+        chosen, lacking = choose(ranking, self._store, self._embedder, mark)
         where = self._scope(profile, session, filters, at)
         day = None if at is None else day_of(parse_instant(at, "at"))
-        allowed, asleep = self._asleep.allowed(where, archived)
+        allowed, asleep = self._asleep.allowed(where, archived, mark)
         if count == 0 or (allowed is not None and allowed.size == 0):
             return Looked(ChannelHits(scoring="nothing to rank"), notes=asleep)
         rule = self._adapted(chosen, where.profile, weight)
-        asked = Question(text, count, rule, refinement, day, explain)
+        asked = Question(text, count, rule, refinement, day, explain, mark)
         found = look_up(self._store, self._channel(where.profile), asked, allowed)
         return replace(found, notes=lacking + asleep)
 

@@ -10,13 +10,14 @@ from riemem.retrieval.embedding import TurnEmbedder
 from riemem.retrieval.fusion import Ranking, as_ranking, rankings
 from riemem.retrieval.token_rows import DIMS, FORM
 from riemem.store import Store
+from riemem.store.remembered import remembered
 from riemem.store.token_vectors import Kept, kept_form
 
 __all__ = ["choose", "unavailable"]
 
 
 def choose(
-    ranking: object, store: Store, embedder: TurnEmbedder
+    ranking: object, store: Store, embedder: TurnEmbedder, mark: int | None = None
 ) -> tuple[Ranking, tuple[str, ...]]:
     """Return the ranking to use, and what it cannot do here.
 
@@ -30,6 +31,8 @@ def choose(
     store : Store
     embedder : TurnEmbedder
         Not loaded unless the store keeps token vectors.
+    mark : int, optional
+        Of the store, taken in this call; see :meth:`riemem.store.Store.mark`.
 
     Raises
     ------
@@ -41,8 +44,7 @@ def choose(
     by_default = ranking == "default"
     if not by_default and "late" not in rule.weights:
         return rule, ()
-    with store.reading() as connection:
-        kept = kept_form(connection)
+    kept = remembered(store, "kept form", kept_form, mark)
     if kept is None:
         reason = "the store keeps no token vectors; see Memory.enable_late_interaction"
         return (rule, ()) if by_default else (_without(rule), (f"late: {reason}",))

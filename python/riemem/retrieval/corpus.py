@@ -136,10 +136,17 @@ class Corpus:
         self._named = 0
         self._postings = Postings()
         self._view: CorpusView | None = None
+        self._followed: tuple[int, CorpusView] | None = None
         self._kept: dict[str, list[tuple[int, int]]] = {"words": [], "dates": []}
 
-    def follow(self) -> CorpusView:
-        """Take over what happened in the store and return the present state."""
+    def follow(self, mark: int | None = None) -> CorpusView:
+        """Take over what happened in the store and return the present state.
+
+        `mark` is that of the store in this call; see :meth:`riemem.store.Store.mark`.
+        """
+        followed = self._followed
+        if mark is not None and followed is not None and followed[0] == mark:
+            return followed[1]
         with self._lock:
             if self._revision >= 0:
                 living = int(np.count_nonzero(self._alive))
@@ -153,6 +160,8 @@ class Corpus:
             if self._view is None:
                 self._version += 1
                 self._view = self._make_view()
+            if mark is not None:
+                self._followed = (mark, self._view)
             return self._view
 
     def keep(self) -> None:

@@ -84,6 +84,7 @@ class DenseChannel:
         self._lock = threading.Lock()
         self._index: RiemannianIndex | None = None
         self._revision = -1
+        self._followed: tuple[int, RiemannianIndex] | None = None  # the store's mark, and what then
         self._owners: Owners = Owners()
         self._kept = -1  # vectors whose lengths are in the store
         self._raw: tuple[Ids, Rows] | None = None  # what a small index is built from
@@ -131,6 +132,7 @@ class DenseChannel:
         best: int = 256,
         nearly: bool = False,
         tokens: bool = False,
+        mark: int | None = None,
     ) -> VectorScores | None:
         """Score every vector, or of many the best, or return None when there are none.
 
@@ -150,6 +152,8 @@ class DenseChannel:
             Where all are scored, do it faster and only nearly; `off` says how far off they are.
         tokens : bool
             Also ask the embedder for the vectors of the query's tokens.
+        mark : int, optional
+            Of the store, taken in this call; see :meth:`riemem.store.Store.mark`.
 
         Raises
         ------
@@ -157,7 +161,7 @@ class DenseChannel:
         """
         if self._index is None and self._store.identity() is None:
             return None
-        index = self._follow()
+        index = self._follow(mark)
         if len(index) == 0:
             return None
         embedded = self._embedder.embed_query(query, tokens=tokens)
@@ -261,8 +265,17 @@ class DenseChannel:
                 return list(best.items())[:k], top.scoring
             asked = min(rows, 2 * asked)
 
-    def _follow(self) -> RiemannianIndex:
+    def _follow(self, mark: int | None = None) -> RiemannianIndex:
         """Take over what happened in the store since the last time."""
+        followed = self._followed
+        if mark is not None and followed is not None and followed[0] == mark:
+            return followed[1]
+        index = self._take_over()
+        if mark is not None:
+            self._followed = (mark, index)
+        return index
+
+    def _take_over(self) -> RiemannianIndex:
         identity = self._embedder.identity()
         with self._lock:
             if self._index is not None and self._index.dim != identity.dim:

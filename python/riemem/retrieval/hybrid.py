@@ -110,7 +110,7 @@ class HybridChannel:
         self._embedder = embedder
         self._lock = threading.Lock()
         self._rows: VectorRows | None = None
-        self._edges: Edges | None = None
+        self._edges: tuple[int | None, Edges | None] = (None, None)
 
     def search(
         self,
@@ -121,6 +121,7 @@ class HybridChannel:
         explain: bool = False,
         ranking: str | Ranking = "default",
         at: date | None = None,
+        mark: int | None = None,
     ) -> ChannelHits:
         """Return the k best memories.
 
@@ -135,6 +136,8 @@ class HybridChannel:
         ranking : str or Ranking
         at : date, optional
             The day of the question.
+        mark : int, optional
+            Of the store, taken in this call; see :meth:`riemem.store.Store.mark`.
 
         Raises
         ------
@@ -143,7 +146,7 @@ class HybridChannel:
         EmbedderMismatchError, ModelNotFoundError, ModelCorruptError
         """
         rule = as_ranking(ranking)
-        gathered = self.gather(query, rule, at=at, allowed=allowed, k=k, narrow=True)
+        gathered = self.gather(query, rule, at=at, allowed=allowed, k=k, narrow=True, mark=mark)
         passes = gathered.passes
         if k <= 0 or not passes.any():
             return ChannelHits(scoring="no memories", notes=gathered.notes)
@@ -170,6 +173,7 @@ class HybridChannel:
         allowed: Ids | None = None,
         k: int = 10,
         narrow: bool = False,
+        mark: int | None = None,
     ) -> Gathered:
         """Ask every channel that the ranking has a weight for.
 
@@ -195,9 +199,10 @@ class HybridChannel:
                 best=max(2 * k, 256),
                 nearly=narrow and adds_up(ranking),
                 tokens=late,
+                mark=mark,
             )
-        view = self._corpus.follow()
-        edges = self._follow_edges(ranking)
+        view = self._corpus.follow(mark)
+        edges = self._follow_edges(ranking, mark)
         passes = view.alive
         if allowed is not None:
             passes = passes & np.isin(view.ids, allowed)
@@ -299,11 +304,14 @@ class HybridChannel:
             put_in_order(joined, edges, gathered.view, gathered.passes) if edges.pairs else joined
         )
 
-    def _follow_edges(self, ranking: Ranking) -> Edges:
+    def _follow_edges(self, ranking: Ranking, mark: int | None) -> Edges:
         if not ranking.superseded:
             return _NO_EDGES
-        self._edges = edges = follow_edges(self._store, self._profile, self._edges)
-        return edges
+        before, edges = self._edges
+        if mark is None or before != mark:
+            edges = follow_edges(self._store, self._profile, edges)
+            self._edges = (mark, edges)
+        return _NO_EDGES if edges is None else edges
 
     def _trust(self, view: CorpusView) -> Floats:
         """Expected trust of each row, less that of a memory of which nothing is known."""

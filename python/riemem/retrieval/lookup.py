@@ -31,6 +31,7 @@ class Question:
     refinement: Refinement
     at: date | None = None
     explain: bool = False
+    mark: int | None = None  # of the store, taken in this call
 
 
 class FoundTurn(NamedTuple):
@@ -105,7 +106,13 @@ def look_up(store: Store, channel: HybridChannel, asked: Question, allowed: Ids 
     """
     most = asked.refinement.asked(asked.k)
     found = channel.search(
-        asked.text, most, allowed, explain=asked.explain, ranking=asked.ranking, at=asked.at
+        asked.text,
+        most,
+        allowed,
+        explain=asked.explain,
+        ranking=asked.ranking,
+        at=asked.at,
+        mark=asked.mark,
     )
     ids = [memory_id for memory_id, _ in found]
     with store.reading():  # the texts and what is said of them, of one moment

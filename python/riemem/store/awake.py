@@ -27,6 +27,7 @@ from riemem.errors import (
 from riemem.lifecycle import DIM, STATES, Lives, Policy, advance, distance, policy_named
 from riemem.store.filters import Scope
 from riemem.store.reads import find_ids, require_one
+from riemem.store.remembered import remembered
 from riemem.store.sqlite import Store, get_meta, has_table, set_meta
 from riemem.store.times import format_instant, now_us
 from riemem.store.uses import Log, cut_log, read_log
@@ -316,11 +317,13 @@ class Asleep:
         self._known: dict[str, tuple[int, Ids | None, int]] = {}
         self._lock = threading.Lock()
 
-    def allowed(self, where: Scope, archived: bool) -> tuple[Ids | None, tuple[str, ...]]:
+    def allowed(
+        self, where: Scope, archived: bool, mark: int | None = None
+    ) -> tuple[Ids | None, tuple[str, ...]]:
         """Return the ids of a scope that a search may return, and a note on what it leaves out.
 
         No ids (None) mean all of the profile's. Archived memories are among them when `archived`
-        says so, or when the scope names states.
+        says so, or when the scope names states. `mark` is that of the store in this call.
 
         Raises
         ------
@@ -331,32 +334,24 @@ class Asleep:
         ids = find_ids(self._store, where) if where.narrowed else None
         if archived or where.by_state:
             return ids, ()
-        awake, count = self._of(where.profile)
+        awake, count = self._of(where.profile, mark)
         if awake is None:
             return ids, ()
         noun = "memory is" if count == 1 else "memories are"
         note = f"{count} {noun} archived and not asked; archived=True (--archived) asks them too"
         return awake if ids is None else np.intersect1d(ids, awake, assume_unique=True), (note,)
 
-    def any(self) -> bool:
+    def any(self, mark: int | None = None) -> bool:
         """Whether any memory of the store is archived."""
-        with self._store.reading() as connection:
-            if not has_table(connection, "lifecycle"):
-                return False
-            return (
-                connection.execute(
-                    "SELECT 1 FROM lifecycle WHERE state = 'archived' LIMIT 1"
-                ).fetchone()
-                is not None
-            )
+        return remembered(self._store, "archived", _any_archived, mark)
 
     def awake(self, profile: str) -> Ids | None:
         """Return the ids of the profile's memories that are not archived; None: all of them."""
         return self._of(profile)[0]
 
-    def _of(self, profile: str) -> tuple[Ids | None, int]:
+    def _of(self, profile: str, mark: int | None = None) -> tuple[Ids | None, int]:
         """Return what :meth:`awake` returns, and how many memories are archived."""
-        if not self.any():
+        if not self.any(mark):
             return None, 0
         with self._lock:
             known = self._known.get(profile)
@@ -375,6 +370,13 @@ class Asleep:
         with self._lock:
             self._known[profile] = (revision, ids, count)
         return ids, count
+
+
+def _any_archived(connection: sqlite3.Connection) -> bool:
+    if not has_table(connection, "lifecycle"):
+        return False
+    found = connection.execute("SELECT 1 FROM lifecycle WHERE state = 'archived' LIMIT 1")
+    return found.fetchone() is not None
 
 
 def check_lives(connection: sqlite3.Connection) -> list[str]:

@@ -6,7 +6,8 @@ import json
 import sqlite3
 from collections.abc import Iterable
 
-from riemem.store.sqlite import Store, Transaction, get_meta, has_table, holds_any, set_meta
+from riemem.store.remembered import holding
+from riemem.store.sqlite import Store, Transaction, get_meta, has_table, set_meta
 
 __all__ = ["cycle_in", "edges_mark", "leads_to", "set_mark", "superseders", "superseding"]
 
@@ -59,7 +60,7 @@ def superseders(store: Store, ids: Iterable[int]) -> dict[int, list[int]]:
     """Return which memories supersede each of these, ascending; those that stand are left out."""
     found: dict[int, list[int]] = {}
     with store.reading() as connection:
-        if not holds_any(connection, "conflicts"):
+        if "conflicts" not in holding(store):
             return {}
         for older, newer in connection.execute(
             "SELECT DISTINCT older, newer FROM supersedes "

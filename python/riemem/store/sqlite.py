@@ -97,6 +97,7 @@ class Store:
         self._file = _file_at(path)
         self._log_path = path if path == IN_MEMORY else f"{os.path.realpath(path)}-wal"
         self._log = _file_at(self._log_path)
+        self.known: dict[str, tuple[int, Any]] = {}  # see riemem.store.remembered
         self._finalizer = weakref.finalize(self, _close_connections, connections, self._pid)
         _live.add(self)
 
@@ -211,6 +212,22 @@ class Store:
                 self._reading = None
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
+
+    def mark(self) -> int | None:
+        """A number that is another one once anybody has written; None where nobody can tell.
+
+        While it stays the same, whatever was read after it was taken would be read again. Inside
+        :meth:`reading` it is that of the moment which is read. A store in memory, or opened
+        read-only, has none: its one connection does not notice what it does itself.
+        """
+        connection = self._reader
+        if connection is self._writer:
+            self._check_usable()
+            return None
+        if self._reading == threading.get_ident():
+            return int(connection.execute("PRAGMA data_version").fetchone()[0])
+        with self._holding(self._read_lock), explain_errors(self.path, self.timeout):
+            return int(connection.execute("PRAGMA data_version").fetchone()[0])
 
     def _follow(self) -> None:
         """Open the file again where others wrote to it and no lock or log told of that."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from riemem.errors import ArgumentError, MemoryNotFoundError
 from riemem.store.filters import Scope
 from riemem.store.reads import require_one
+from riemem.store.remembered import holding
 from riemem.store.sqlite import Store, Transaction, has_table, holds_any
 from riemem.store.times import format_instant, now_us
 
@@ -176,22 +177,31 @@ def require_all(connection: sqlite3.Connection, where: Scope, ids: Sequence[int]
 def trust_of(store: Store, ids: Sequence[int]) -> dict[int, Trust]:
     """Return provenance and trust of those memories of which anything is known."""
     with store.reading() as connection:
-        return read_trust(connection, ids)
+        held = holding(store)
+        return read_trust(connection, ids, held) if held else {}
 
 
-def read_trust(connection: sqlite3.Connection, ids: Sequence[int] | None) -> dict[int, Trust]:
-    """As :func:`trust_of`, within a reading; None: of every memory."""
+def read_trust(
+    connection: sqlite3.Connection, ids: Sequence[int] | None, held: Container[str] | None = None
+) -> dict[int, Trust]:
+    """As :func:`trust_of`, within a reading; None: of every memory.
+
+    `held` are the tables of which it is known that they hold anything.
+    """
+    if held is None:
+        names = ("provenance", "conflicts", "uses")
+        held = [name for name in names if holds_any(connection, name)]
     narrowed = "" if ids is None else "WHERE memory_id IN (SELECT value FROM json_each(?))"
     given = () if ids is None else (json.dumps(list(ids)),)
     rows: list[tuple[Any, ...]] = []
-    if holds_any(connection, "provenance"):
+    if "provenance" in held:
         rows = connection.execute(
             "SELECT memory_id, source, valid_from, valid_to, confirmed, contradicted "
             f"FROM provenance {narrowed}",
             given,
         ).fetchall()
     open_ones: dict[int, int] = {}
-    for column in ("older", "newer") if holds_any(connection, "conflicts") else ():
+    for column in ("older", "newer") if "conflicts" in held else ():
         chosen = "" if ids is None else f"AND c.{column} IN (SELECT value FROM json_each(?))"
         for memory_id, number in connection.execute(
             f"SELECT c.{column}, count(*) FROM conflicts c JOIN decisions d ON d.id = c.decision "
@@ -199,7 +209,7 @@ def read_trust(connection: sqlite3.Connection, ids: Sequence[int] | None) -> dic
             given,
         ):
             open_ones[memory_id] = open_ones.get(memory_id, 0) + int(number)
-    used = _uses(connection, narrowed, given)
+    used = _uses(connection, narrowed, given) if "uses" in held else {}
     found = {}
     known = {int(row[0]): row for row in rows}
     for memory_id in sorted({*known, *open_ones, *used}):
@@ -222,8 +232,6 @@ def _uses(
     connection: sqlite3.Connection, narrowed: str, given: tuple[str, ...]
 ) -> dict[int, tuple[int, int]]:
     """How often memories were used, and how often that helped; see riemem.store.uses."""
-    if not holds_any(connection, "uses"):
-        return {}
     return {
         int(memory_id): (int(used), int(helped))
         for memory_id, used, helped in connection.execute(
