@@ -62,16 +62,35 @@ RIEMEM_TEST(rotated_rows_are_the_bits_of_one_row_alone_on_every_instruction_set)
                 rotation.apply(expected.data() + i * d, scratch.data());
             }
             test::Guarded<double> out(n * d);
+            const auto right = [&] {  // not memcmp alone, which takes no null pointer
+                return n == 0 || std::memcmp(out.data(), expected.data(), n * d * 8) == 0;
+            };
             for (const Isa isa : available_isas()) {
                 rotate_rows(view(rows, n, d), rotation, isa, out.data());
-                CHECK(std::memcmp(out.data(), expected.data(), n * d * sizeof(double)) == 0);
+                CHECK(right());
                 std::fill_n(out.data(), out.size(), 7.0);
                 rotate_rows(MatrixView<const double>{wide.data(), n, d, stride}, rotation, isa,
                             out.data());
-                CHECK(std::memcmp(out.data(), expected.data(), n * d * sizeof(double)) == 0);
+                CHECK(right());
             }
         }
     }
+}
+
+RIEMEM_TEST(rotations_that_are_kept_are_those_that_are_made) {
+    const std::size_t before = num_threads();
+    set_num_threads(4);
+    std::vector<unsigned char> right(400);
+    parallel_for(right.size(), 4, [&](std::size_t i) {
+        const std::size_t d = 1 + i * 7 % 9;  // more than are kept
+        const auto kept = rotation_of(d);
+        const Rotation made(d);
+        right[i] = kept->dim() == d && kept->order() == made.order() &&
+                   kept->first_signs() == made.first_signs() &&
+                   kept->second_signs() == made.second_signs();
+    });
+    set_num_threads(before);
+    CHECK(std::count(right.begin(), right.end(), 1) == 400);
 }
 
 RIEMEM_TEST(the_rotation_spreads_a_dimension_that_dwarfs_the_others) {
