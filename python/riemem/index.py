@@ -28,6 +28,7 @@ from riemem._arrays import (
 from riemem._device import as_device, is_device
 from riemem._fused import (
     Constants,
+    Options,
     Points,
     Queries,
     TopK,
@@ -500,11 +501,13 @@ class RiemannianIndex:
         rows = as_rows(q, "q", dim=self._dim, letter="B", one_row=True)
         if rows.shape[0] != 1:
             raise ShapeError(f"q: expected shape ({self._dim},), got {rows.shape}")
-        require_finite(rows, "q")
-        weight = self._options.cosine_weight if cosine_weight is None else cosine_weight
-        options = as_options(weight, self._options.form, "none")
+        unit, _, bad = unit_rows(rows)
+        raise_if_bad_row(bad, "q")
+        options = Options(self._options.cosine_weight, self._options.form, "none")
+        if cosine_weight is not None:
+            options = as_options(cosine_weight, options.form, "none")
         snapshot = self._current()
-        queries = prepare_queries(unit_rows(rows)[0], snapshot.metric, options)
+        queries = prepare_queries(unit, snapshot.metric, options)
         return Asked(snapshot, queries)
 
     def refresh(self) -> None:

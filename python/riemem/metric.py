@@ -408,7 +408,7 @@ class FisherMetric:
         centred = queries - state.mean
         white = state.whiten(centred)
         w = state.weigh(white)
-        offsets = -row_dots(w, np.broadcast_to(state.mean, w.shape))
+        offsets = -np.matmul(w[:, None, :], state.mean[:, None])[:, 0, 0]
         return w, offsets, row_dots(white, white)
 
     def whitening(self) -> F64:

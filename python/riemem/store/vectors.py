@@ -125,13 +125,13 @@ def check_rows(rows: object, count: int, dim: int, source: str) -> Rows:
     if data.shape != (count, dim):
         raise ShapeError(f"{source}: expected vectors of shape ({count}, {dim}), got {data.shape}")
     wide = data.astype(np.float64)
-    bad = np.flatnonzero(~np.isfinite(wide).all(axis=1))
-    if bad.size:
-        raise NotFiniteError(f"{source}: vector {int(bad[0])} holds NaN or an infinity")
-    scale = np.abs(wide).max(axis=1, initial=0.0)
-    zero = np.flatnonzero(scale == 0.0)
-    if zero.size:
-        raise ZeroVectorError(f"{source}: vector {int(zero[0])} is all zeros, it has no direction")
+    scale = np.abs(wide).max(axis=1, initial=0.0)  # NaN where a row holds one
+    if not np.isfinite(scale).all():
+        bad = int(np.argmin(np.isfinite(scale)))
+        raise NotFiniteError(f"{source}: vector {bad} holds NaN or an infinity")
+    if not scale.all():
+        zero = int(np.argmin(scale != 0.0))
+        raise ZeroVectorError(f"{source}: vector {zero} is all zeros, it has no direction")
     # Divided by the largest entry first, so that squares neither overflow nor vanish.
     norms = scale * np.sqrt(np.square(wide / scale[:, None]).sum(axis=1))
     off = np.abs(norms - 1.0) > 1e-3
