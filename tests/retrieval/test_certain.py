@@ -13,7 +13,7 @@ from riemem.retrieval import certain
 from riemem.retrieval.beside import beside
 from riemem.retrieval.certain import Case, ExactScores, NearBest
 from riemem.retrieval.embedding import MAX_CHUNKS
-from riemem.retrieval.fusion import Ranking, fuse
+from riemem.retrieval.fusion import Ranking, added_up, fuse
 from riemem.retrieval.vector_rows import VectorRows
 
 RANKING = Ranking(
@@ -53,6 +53,7 @@ def a_case(n, seed, ranking, off, single):
         beside=beside(np.arange(n), sessions, n),
         questions=(rng.random(n) < 0.3).astype(float),
         cached=lambda name, make: cache.setdefault(name, make()),
+        nothing=lambda: cache.setdefault("nothing", np.zeros(n)),
     )
     chunks = np.where(rng.random(n) < 0.1, 0, 1 if single else rng.integers(1, 3, n))
     owners = np.sort(np.repeat(view.ids, chunks))
@@ -134,3 +135,14 @@ def test_what_no_row_lends_is_not_scored():
     for row in range(40):
         assert case.channels["dense"][row] == channels["dense"][row] or row not in around
     assert len(asked) <= len(around)
+
+
+def test_the_quick_sums_are_those_of_fuse_whatever_the_weights():
+    case, channels, _ = a_case(50, 5, RANKING, 0.0, single=True)
+    channels["likeness"] = case.view.nothing()
+    for i in range(20):  # more than are remembered for one state of the memories
+        weights = {**RANKING.weights, "substance": 1.0 + i % 12, "questions": 0.5 * i}
+        ranking = Ranking("mine", weights, kernel=RANKING.kernel, answers=0.1 * i)
+        sums = added_up(ranking, channels, case.view, case.passes, "fact")
+        full = fuse(ranking, channels, case.view, case.passes, "fact")
+        assert sums[full.rows] == pytest.approx(full.scores, abs=1e-12)

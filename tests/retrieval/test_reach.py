@@ -52,11 +52,12 @@ def test_the_rows_within_reach_are_the_union_of_all_sides(n, data):
 
     base = np.linspace(-1.0, 1.0, n)
     padded = [*base.tolist(), 0.0]
+    with_none = np.array(padded)
     sums = [0.5 * padded[before[0][i]] + 0.25 * padded[after[1][i]] for i in range(n)]
-    assert lent(base, view, {-1: 0.5, 2: 0.25}).tolist() == pytest.approx(sums, abs=1e-15)
+    assert lent(with_none, view, {-1: 0.5, 2: 0.25}).tolist() == pytest.approx(sums, abs=1e-15)
     asked = [*(base * asks).tolist(), 0.0]
     sums = [own + 0.3 * asked[before[0][i]] for i, own in enumerate(sums)]
-    assert lent(base, view, {-1: 0.5, 2: 0.25}, 0.3).tolist() == pytest.approx(sums, abs=1e-15)
+    assert lent(with_none, view, {-1: 0.5, 2: 0.25}, 0.3).tolist() == pytest.approx(sums, abs=1e-15)
 
     passes = np.array(data.draw(st.lists(st.booleans(), min_size=n, max_size=n)), np.bool_)
     lends = [*passes.tolist(), False]

@@ -90,6 +90,16 @@ class CorpusView:
         """Return what the rows' texts speak of, found once and remembered while rows are added."""
         return self._derived.spoken_of(len(self))
 
+    def nothing(self) -> Floats:
+        """Return a 0 for each row: the same array each time, which cannot be written to."""
+
+        def zeros() -> Floats:
+            found: Floats = np.zeros(len(self))
+            found.flags.writeable = False
+            return found
+
+        return self.cached("nothing", zeros)
+
     def cached(self, name: str, make: Callable[[], _T]) -> _T:
         """Return what `make` returned the first time it was asked of this state."""
         found: _T | None = self._cache.get(name)

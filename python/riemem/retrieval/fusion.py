@@ -36,6 +36,11 @@ CHANNELS = (
     "trust",
 )
 
+#: Those that say the same of a memory whatever the query is.
+_STANDING = ("substance", "opening", "first_person", "questions")
+#: Rankings of one state of the memories for which their sum is remembered.
+_MOST_STANDING = 8
+
 
 @dataclass(frozen=True)
 class Ranking:
@@ -215,22 +220,42 @@ def added_up(
     For rankings of method "sum". Rows that do not pass have a meaningless score.
     """
     weights = weights_for(ranking, kind)
-    total, base = np.zeros(len(view)), np.zeros(len(view))
-    for name in CHANNELS:
-        if name in weights and name in channels:
-            share = weights[name] * channels[name]
-            total += share
-            if name in ("dense", "lexical"):
-                base += share
-    base[~passes] = 0.0
+    total = _standing(weights, channels, view).copy()
+    base = np.zeros(len(view) + 1)  # the last for neighbours that are not there
+    own, nothing = base[:-1], view.nothing()
+    for name, scores in channels.items():
+        if name in weights and name not in _STANDING and scores is not nothing:
+            into = own if name in ("dense", "lexical") else total
+            into += weights[name] * scores
+    total += own
     if ranking.kernel or ranking.answers:
+        own[~passes] = 0.0
         total += lent(base, view, ranking.kernel, ranking.answers)
     return total
 
 
-def weights_for(ranking: Ranking, kind: str) -> dict[str, float]:
+def _standing(
+    weights: Mapping[str, float], channels: Mapping[str, Floats], view: CorpusView
+) -> Floats:
+    """What the channels that do not look at the query add to each row; not to be written to.
+
+    Added up once for each state of the memories and each choice of weights.
+    """
+    own = tuple((name, weights[name]) for name in _STANDING if name in channels and name in weights)
+    known: dict[object, Floats] = view.cached("standing", dict)
+    found = known.get(own)
+    if found is None:
+        if len(known) >= _MOST_STANDING:
+            known.clear()
+        found = known[own] = sum((w * channels[name] for name, w in own), np.zeros(len(view)))
+    return found
+
+
+def weights_for(ranking: Ranking, kind: str) -> Mapping[str, float]:
     """The ranking's weights for a kind of question."""
-    multipliers = ranking.multipliers.get(kind, {})
+    multipliers = ranking.multipliers.get(kind)
+    if not multipliers:
+        return ranking.weights
     return {name: w * multipliers.get(name, 1.0) for name, w in ranking.weights.items()}
 
 

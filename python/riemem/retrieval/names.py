@@ -77,9 +77,12 @@ class _Known:
 
 def speaker_scores(query: str, view: CorpusView) -> Floats:
     """1 for what a speaker said whom the query names, else 0; shape (n,)."""
+    numbers = _named_in(query, view)
+    if not numbers:
+        return view.nothing()
     named = np.zeros(len(view.speaker_names) + 1)  # the last for rows without a speaker
-    named[_named_in(query, view)] = 1.0
-    return named[view.speakers] if named.any() else np.zeros(len(view))
+    named[numbers] = 1.0
+    return named[view.speakers]
 
 
 def named_words(query: str, view: CorpusView) -> set[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from riemem.errors import ArgumentError
 from riemem.retrieval.beside import REACH
@@ -46,7 +45,9 @@ def neighbour_scores(
     total = np.zeros(rows.size)
     distances = sorted(kernel)
     # All distances together: for a hundred rows it is the number of steps that counts.
-    beside = np.array([_beside(view, distance)[rows] for distance in distances])
+    own_lane = view.beside
+    steps = np.array([[_checked(distance)] for distance in distances], np.int64)
+    beside = own_lane.lane[own_lane.place[rows] + steps.reshape(-1, 1)]
     lends = beside < len(view)
     beside[~lends] = 0
     lends &= passes[beside]
@@ -68,23 +69,25 @@ def lent(
     """The same sum for all rows and of one base, of rows that pass, to rounding; shape (n,).
 
     Also `answers` times the base of the turn before, where that one is a question.
+
+    Parameters
+    ----------
+    base : (n + 1,) float64 ndarray
+        The last is 0, for neighbours that are not there.
     """
     own = view.beside
-    along = np.append(base, 0.0)[own.lane]
+    along = base.take(own.lane)
     weights = np.zeros(2 * REACH + 1)
     for distance, weight in kernel.items():
         weights[REACH + _checked(distance)] = weight
     total = np.correlate(along, weights, "same")
     if answers:
         asks = view.cached("asks", lambda: np.append(view.questions, 0.0)[own.lane])
-        total[1:] += answers * (along * asks)[:-1]
-    found: Floats = total[own.place]
+        along *= asks
+        along *= answers
+        total[1:] += along[:-1]
+    found: Floats = total.take(own.place)
     return found
-
-
-def _beside(view: CorpusView, distance: int) -> npt.NDArray[np.int32]:
-    own = view.beside
-    return own.after[distance - 1] if _checked(distance) > 0 else own.before[-distance - 1]
 
 
 def _checked(distance: int) -> int:

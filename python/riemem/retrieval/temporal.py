@@ -61,7 +61,7 @@ def temporal_scores(
     SLM-V3 (arXiv 2603.14588), section 4.2, channel 4. A month without a year means that month of
     every year in which something was said.
     """
-    nothing = np.zeros(len(view))
+    nothing = view.nothing()
     if not view.alive.any():
         return Temporal(nothing, (), ())
     years = view.cached("years", lambda: _years(view))
@@ -93,7 +93,7 @@ def temporal_scores(
 def time_word_scores(query: str, view: CorpusView) -> Floats:
     """1 for memories with a word of time where the question asks when, else 0; shape (n,)."""
     if not asks_for_time(query):
-        return np.zeros(len(view))
+        return view.nothing()
     return view.spoken().mentions.astype(np.float64)
 
 
