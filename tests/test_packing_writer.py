@@ -57,7 +57,20 @@ def test_a_draft_holds_what_was_added_and_shows_what_would_be(rows, data):
         draft.add(left[:size])
         chosen += left[:size]
         assert len(draft) == len(chosen)
-        assert draft.with_more([]) == format_turns(chosen)
+        assert draft.text == draft.with_more([]) == format_turns(chosen)
+
+
+@given(st.lists(ROWS, min_size=1, max_size=7), st.data())
+def test_a_draft_grows_turn_by_turn_in_any_order(rows, data):
+    turns = [SimpleNamespace(id=i, score=0.0, **row) for i, row in enumerate(rows)]
+    draft = TurnWriter(turns).draft()
+    chosen = []
+    for turn in data.draw(st.permutations(turns)):
+        if data.draw(st.booleans()):  # what was tried last is not always what is added
+            draft.with_more([data.draw(st.sampled_from(turns))])
+        draft.add([turn])
+        chosen.append(turn)
+        assert draft.text == format_turns(chosen)
 
 
 def _moment(when):

@@ -48,7 +48,7 @@ def fill(
                 start += 1
                 continue
             step = fits
-        group = list(ranked[start : start + step])
+        group = [ranked[start]] if step == 1 else list(ranked[start : start + step])
         size = size_of(chosen, group)
         if size <= budget:
             chosen += group

@@ -144,8 +144,10 @@ def pack_turns(
 
     chosen, over, tokens = fill(ranked, budget, size_of)
     _require_some(chosen, ranked, budget, count, writer.write)
-    left = _all_dropped(ordered, dropped, over)
-    return Packing(writer.write(chosen), tokens, tuple(writer.in_time(chosen)), left)
+    draft.add(chosen[len(draft) :])
+    left = tuple([Dropped(turn.id, "over budget") for turn in over])  # in their order
+    left = _all_dropped(ordered, dropped, over) if dropped else left
+    return Packing(draft.text, tokens, tuple(writer.in_time(chosen)), left)
 
 
 def pack_grouped(

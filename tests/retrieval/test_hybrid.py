@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Iterator
+from dataclasses import fields, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,12 @@ import numpy as np
 import pytest
 from riemem.embed import HashingEmbedder
 from riemem.errors import ArgumentError, DTypeError, ModelNotFoundError, RiememError
-from riemem.memory import Memory
+from riemem.memory import Hit, Memory
 from riemem.retrieval import dense, hybrid
+from riemem.retrieval.channel import Shares
 from riemem.retrieval.fusion import Ranking, rankings
 from riemem.retrieval.hybrid import HybridChannel
+from riemem.store.reads import metadata_of
 
 _WORDS = "tea dog boat key moon salt fern coal harp nail oak rain sand wolf yarn"
 WORDS = _WORDS.split()
@@ -448,3 +451,40 @@ def test_narrowing_by_near_scores_changes_no_bit(
         assert [(hit.id, hit.score, hit.channels) for hit in ours] == [
             (hit.id, hit.score, hit.channels) for hit in theirs
         ]
+
+
+def test_a_hit_has_every_field_and_what_it_holds_is_its_own(memory: Memory) -> None:
+    memory.add("tea in the harbour", metadata={"kind": {"of": ["tea"]}}, source="a book")
+    memory.add("a red kite")
+    first, second = memory.search("tea", k=2)
+    assert set(vars(first)) == {field.name for field in fields(Hit)}
+    assert replace(first) == first
+    first.metadata["kind"]["of"].append("changed")
+    first.channels.clear()
+    again = memory.search("tea", k=2)[0]
+    assert again.metadata == {"kind": {"of": ["tea"]}}
+    assert sum(again.channels.values()) == pytest.approx(again.score)
+    assert second.metadata == {}
+
+
+def test_shares_together_are_those_one_by_one() -> None:
+    channels = {"dense": np.array([0.25, 0.5, -1.0]), "lexical": np.array([3.0, 0.0, 0.1])}
+    shares = Shares([7, 4], channels, np.array([2, 0]))
+    assert (
+        shares.of([4, 7])
+        == [shares[4], shares[7]]
+        == [
+            {"dense": 0.25, "lexical": 3.0},
+            {"dense": -1.0, "lexical": 0.1},
+        ]
+    )
+    assert shares.of([]) == []
+    assert Shares([7], {}, np.array([0])).of([7]) == [{}]
+    with pytest.raises(KeyError):
+        shares.of([5])
+
+
+@pytest.mark.parametrize("text", ['{"a": 1} ', '{"a": 1}}', "[1"])
+def test_metadata_that_is_not_one_object_is_not_passed_over(text: str) -> None:
+    with pytest.raises(ValueError, match=r"metadata|delimiter"):
+        metadata_of(text)

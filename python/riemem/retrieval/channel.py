@@ -73,6 +73,14 @@ class Shares(Mapping[int, dict[str, float]]):
         place = self._place[memory_id]
         return {name: share.item(place) for name, share in self._shares.items()}
 
+    def of(self, ids: Sequence[int]) -> list[dict[str, float]]:
+        """Return those of several memories, each of which must be there."""
+        places = [self._place[memory_id] for memory_id in ids]
+        if not places or not self._shares:
+            return [{} for _ in places]
+        table = np.array([share[places] for share in self._shares.values()])
+        return [dict(zip(self._shares, own, strict=True)) for own in table.T.tolist()]
+
     def __iter__(self) -> Iterator[int]:
         return iter(self._place)
 

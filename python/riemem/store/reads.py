@@ -34,6 +34,8 @@ __all__ = [
 ]
 __all__ += ["first_vectors", "population", "statistics", "stored_vectors", "token_rows_of"]
 
+_read_json = json.JSONDecoder().raw_decode
+
 _COLUMNS = "id, text, speaker, session, profile, observed_at, created_at, updated_at, metadata, key"
 
 #: A row with those columns.
@@ -370,7 +372,12 @@ def _column(connection: sqlite3.Connection, sql: str, parameters: tuple[Any, ...
 
 def metadata_of(text: str) -> dict[str, Any]:
     """Return stored metadata."""
-    return {} if text == "{}" else dict(json.loads(text))
+    if text == "{}":
+        return {}
+    found, end = _read_json(text)  # half of the time of json.loads, which looks for blanks
+    if end != len(text):
+        raise ValueError(f"metadata: expected one JSON object, got {text:.80}")
+    return dict(found)
 
 
 def record_of(row: Row) -> Record:
