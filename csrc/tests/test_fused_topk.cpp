@@ -129,6 +129,17 @@ RIEMEM_TEST(float64_kernels_give_the_same_bits_on_every_isa) {
                 CHECK(same_bits(scalar.square_norm(rows.view().row(i), d),
                                 kernels.square_norm(rows.view().row(i), d)));
             }
+            const float* four[kDotRows];
+            for (std::size_t i = 0; i < kDotRows; ++i) four[i] = rows.view().row(i % 3);
+            double both[kDotRows][2], second[kDotRows][2];
+            kernels.dot_four(four, q.data(), w.data(), d, both);
+            kernels.dot_four(four, nullptr, w.data(), d, second);
+            for (std::size_t i = 0; i < kDotRows; ++i) {
+                double want[2];
+                scalar.dot_pair(four[i], q.data(), w.data(), d, want);
+                CHECK(same_bits(want[0], both[i][0]) && same_bits(want[1], both[i][1]));
+                CHECK(second[i][0] == 0.0 && same_bits(want[1], second[i][1]));
+            }
         }
     }
 }
@@ -427,19 +438,32 @@ RIEMEM_TEST(a_near_score_without_a_bound_says_so) {
 }
 
 RIEMEM_TEST(some_scores_are_the_bits_of_all_scores) {
-    const Problem problem(130, 65, 1, 21);
-    const std::vector<std::int64_t> wanted = {129, 0, 64, 64, 7, 128};
+    Problem problem(130, 65, 1, 21);
+    problem.scale[64] = 0.0;  // its score is a zero, whatever its cosine
+    const std::vector<std::int64_t> wanted = {129, 0, 64, 64, 7, 128, 63};
+    std::vector<double> all(130);
     for (const Isa isa : available_isas()) {
-        FusedOptions options;
-        options.isa = isa;
-        options.cosine_weight = 0.4;
-        options.norm = Norm::none;
-        std::vector<double> all(130), some(wanted.size());
-        fused_scores<double>(problem.points(), problem.all(), options, {all.data(), 1, 130, 130});
-        fused_some(problem.points(), problem.all(), options, wanted.data(), wanted.size(),
-                   some.data());
-        for (std::size_t j = 0; j < wanted.size(); ++j) {
-            CHECK(same_bits(some[j], all[static_cast<std::size_t>(wanted[j])]));
+        for (const double weight : {0.0, 0.4, 1.0}) {
+            for (const bool bias : {false, true}) {
+                for (const ScanStorage storage : {ScanStorage::float32, ScanStorage::bfloat16}) {
+                    Copies copies;
+                    FusedPoints points = copies.points(problem, storage);
+                    if (!bias) points.row_bias = nullptr;
+                    FusedOptions options;
+                    options.isa = isa;
+                    options.cosine_weight = weight;
+                    options.norm = Norm::none;
+                    fused_scores<double>(points, problem.all(), options, {all.data(), 1, 130, 130});
+                    for (std::size_t count = 0; count <= wanted.size(); ++count) {
+                        std::vector<double> some(count);
+                        fused_some(points, problem.all(), options, wanted.data(), count,
+                                   some.data());
+                        for (std::size_t j = 0; j < count; ++j) {
+                            CHECK(same_bits(some[j], all[static_cast<std::size_t>(wanted[j])]));
+                        }
+                    }
+                }
+            }
         }
     }
 }

@@ -58,11 +58,24 @@ void fused_some(const FusedPoints& points, const FusedQueries& queries, const Fu
     const FusedTopkKernels& kernels = fused_topk_kernels(options.isa);
     const fused::PaddedQuery query(queries, 0, points.rows.cols);
     const fused::Fusion fusion{options.cosine_weight, {}, {}};
-    std::vector<float> scratch;
-    for (std::size_t j = 0; j < count; ++j) {
-        const auto row = static_cast<std::size_t>(rows[j]);
-        const fused::Dots dots = fused::dots_of(kernels, points, query, row, scratch);
-        out[j] = fusion(fused::scores_of(points, query, row, dots));
+    // Times 0 the cosine adds a zero, which only a score of -0 would show. A score that begins with
+    // scale (w . h + offset) + 0 is none.
+    const bool no_cosine = options.cosine_weight == 0.0 && points.row_bias == nullptr;
+    const double* q = no_cosine ? nullptr : query.q.data();
+    std::vector<float> scratch[kDotRows];
+    for (std::size_t first = 0; first < count; first += kDotRows) {
+        const float* together[kDotRows];
+        for (std::size_t i = 0; i < kDotRows; ++i) {  // past the end the last one again
+            const auto row = static_cast<std::size_t>(rows[std::min(first + i, count - 1)]);
+            together[i] = fused::fetch_row(points, row, scratch[i]);
+        }
+        double dots[kDotRows][2];
+        kernels.dot_four(together, q, query.w.data(), points.rows.cols, dots);
+        for (std::size_t j = first; j < std::min(first + kDotRows, count); ++j) {
+            const double* own = dots[j - first];
+            out[j] = fusion(fused::scores_of(points, query, static_cast<std::size_t>(rows[j]),
+                                             {own[0], own[1]}));
+        }
     }
 }
 

@@ -14,6 +14,7 @@ constexpr std::size_t kMostLanes = 16;         // queries in one panel, at most
 constexpr std::size_t kMostPairs = 64;         // queries in one int8 pass, at most
 constexpr std::size_t kQuadraticColumns = 32;  // columns of the whitening matrix in one panel
 constexpr std::size_t kFoldSteps = 4;          // rows of a matrix that are added together
+constexpr std::size_t kDotRows = 4;            // rows in one canonical product of several
 
 // Per-row constants of one block, as float32: cos = cos_scale * dot, rie = rie_scale * dot_w +
 // scale * offset + bias. For float32 rows cos_scale is inv_norm and rie_scale is scale; for int8
@@ -69,6 +70,10 @@ struct FusedTopkKernels {
     // The canonical dot products row . q and row . w; q and w padded with zeros to 8 doubles.
     void (*dot_pair)(const float* row, const double* q, const double* w, std::size_t d,
                      double out[2]);
+    // The same of four rows at once, whose sums do not wait for each other; q may be null, then 0
+    // stands for its products.
+    void (*dot_four)(const float* const rows[kDotRows], const double* q, const double* w,
+                     std::size_t d, double out[kDotRows][2]);
     // Sum of squares of one row in the canonical order.
     double (*square_norm)(const float* row, std::size_t d);
     // The quotients in float64, rounded to float32; row and norm > 0 are finite.

@@ -121,6 +121,14 @@ void dot_pair(const float* row, const double* q, const double* w, std::size_t d,
     out[1] = sum8(lane_w);
 }
 
+void dot_four(const float* const rows[kDotRows], const double* q, const double* w, std::size_t d,
+              double out[kDotRows][2]) {
+    for (std::size_t i = 0; i < kDotRows; ++i) {
+        dot_pair(rows[i], q == nullptr ? w : q, w, d, out[i]);
+        if (q == nullptr) out[i][0] = 0.0;
+    }
+}
+
 double square_norm(const float* row, std::size_t d) {
     double lane[8] = {};
     for (std::size_t t = 0; t < d; ++t) {
@@ -169,8 +177,8 @@ void fold(const double* x, std::size_t count, const double* matrix, std::size_t 
 }
 
 constexpr FusedTopkKernels kKernels = {
-    kScalarLanes, roundings, roundings, score_single, score_panel, score_int8,      widen,
-    extremes,     select,    dot_pair,  square_norm,  divide,      quadratic_panel, fold,
+    kScalarLanes, roundings, roundings, score_single, score_panel, score_int8,      widen, extremes,
+    select,       dot_pair,  dot_four,  square_norm,  divide,      quadratic_panel, fold,
 };
 
 }  // namespace

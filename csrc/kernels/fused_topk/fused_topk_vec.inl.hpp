@@ -245,6 +245,41 @@ void dot_pair(const float* row, const double* q, const double* w, std::size_t d,
     out[1] = sum8(acc_w);
 }
 
+template <bool kBoth>
+RIEMEM_INLINE void dot_rows(const float* const rows[kDotRows], const double* q, const double* w,
+                            std::size_t d, double out[kDotRows][2]) {
+    Vec8d acc_q[kDotRows] = {};
+    Vec8d acc_w[kDotRows] = {};
+    std::size_t t = 0;
+    for (; t + 8 <= d; t += 8) {
+        const Vec8d by_w = load8(w + t);
+        const Vec8d by_q = kBoth ? load8(q + t) : by_w;
+        for (std::size_t i = 0; i < kDotRows; ++i) {
+            const Vec8d x = load8_from_float(rows[i] + t);
+            if (kBoth) acc_q[i] += x * by_q;
+            acc_w[i] += x * by_w;
+        }
+    }
+    for (std::size_t i = 0; i < kDotRows; ++i) {
+        if (t < d) {
+            const Vec8d x = load8_tail(rows[i] + t, d - t);
+            if (kBoth) acc_q[i] += x * load8(q + t);
+            acc_w[i] += x * load8(w + t);
+        }
+        out[i][0] = kBoth ? sum8(acc_q[i]) : 0.0;
+        out[i][1] = sum8(acc_w[i]);
+    }
+}
+
+void dot_four(const float* const rows[kDotRows], const double* q, const double* w, std::size_t d,
+              double out[kDotRows][2]) {
+    if (q == nullptr) {
+        dot_rows<false>(rows, q, w, d, out);
+    } else {
+        dot_rows<true>(rows, q, w, d, out);
+    }
+}
+
 double square_norm(const float* row, std::size_t d) { return canonical_square(row, d); }
 
 // A product with 1 / norm is off by less than 2^-51 of the quotient. Where numbers 2^-50 below and
@@ -290,8 +325,11 @@ void quadratic_panel(const double* centred, const double* panel, std::size_t beg
 }
 
 constexpr FusedTopkKernels kKernels = {
-    kLanes,   single_roundings, panel_roundings, score_single, score_panel, score_int8,      widen,
-    extremes, select,           dot_pair,        square_norm,  divide,      quadratic_panel, fold,
+    kLanes,       single_roundings, panel_roundings,
+    score_single, score_panel,      score_int8,
+    widen,        extremes,         select,
+    dot_pair,     dot_four,         square_norm,
+    divide,       quadratic_panel,  fold,
 };
 
 }  // namespace
