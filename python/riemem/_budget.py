@@ -39,8 +39,8 @@ def fill(
     chosen: list[A] = []
     over: list[A] = []
     used = 0
-    start, step = 0, len(ranked)
-    while start < len(ranked):
+    start, step, count = 0, len(ranked), len(ranked)
+    while start < count:
         if adds is not None:
             fits = _prefix(adds, start, step, budget - used)
             if fits == 0:

@@ -20,7 +20,7 @@ from riemem._lives import LifeMethods
 from riemem.errors import ArgumentError, DTypeError, ModelNotFoundError, StoreLockedError
 from riemem.foreign import read_foreign
 from riemem.packing import Context, Dropped
-from riemem.retrieval.brevity import worth
+from riemem.retrieval.brevity import worths
 from riemem.retrieval.channel import ChannelHits
 from riemem.retrieval.choice import choose, unavailable
 from riemem.retrieval.corpus import day_of
@@ -620,7 +620,7 @@ class Memory(LifeMethods, DoubtMethods):
         where |= {"near_duplicates": near_duplicates, "reranker": reranker}
         looked = self._look_up(query, k, **where)
         turns = looked.turns()
-        own = {turn.id: worth(turn.score, turn.text, *looked.brevity) for turn in turns}
+        own = worths(turns, *looked.brevity)
         sizes: dict[str, Any] = {"token_budget": budget, "worth": None if reranker else own}
         framed = packing.delimited if delimited else str
         # What packs checks each count by itself.

@@ -103,3 +103,18 @@ def test_nothing_held_and_nothing_asked() -> None:
     scores, bound = postings.view().bm25("tea")
     assert (scores.tolist(), bound) == ([0.0, 0.0], 0.0)
     assert postings.view().bm25("🙂")[1] == 0.0
+
+
+def test_each_choice_of_constants_scores_as_if_it_were_the_only_one() -> None:
+    texts = ["red kite", "a red red bicycle in the long rain of may", "tea", "kite and red tea"]
+    postings = Postings()
+    postings.add(texts)
+    view = postings.view()
+    for i in range(12):  # more than are remembered, and each of them twice
+        k1, b = 0.5 + i % 6, 0.1 * (i % 6)
+        fresh = Postings()
+        fresh.add(texts)
+        want, bound = fresh.view().bm25("red tea", k1=k1, b=b)
+        scores, own = view.bm25("red tea", k1=k1, b=b)
+        assert (scores.tolist(), own) == (want.tolist(), bound)
+    assert len(set(view.bm25("red", k1=2.0, b=0.9)[0].tolist())) == 4

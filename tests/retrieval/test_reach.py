@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from riemem.retrieval.beside import beside
 from riemem.retrieval.embedding import MAX_CHUNKS
 from riemem.retrieval.narrowing import with_neighbours
-from riemem.retrieval.neighbours import lent, neighbour_scores
+from riemem.retrieval.neighbours import Lenders, lent
 from riemem.retrieval.vector_rows import VectorRows
 
 
@@ -44,7 +44,7 @@ def test_the_rows_within_reach_are_the_union_of_all_sides(n, data):
     view = View(
         beside=found, questions=asks, cached=lambda name, make: cache.setdefault(name, make())
     )
-    own = rows.tolist()
+    own = own_rows = rows.tolist()
     expected = {*own, *(side[i] for side in (*before, *after) for i in own)} - {n}
     together = with_neighbours(rows, view)
     assert together.dtype == np.int64
@@ -66,8 +66,13 @@ def test_the_rows_within_reach_are_the_union_of_all_sides(n, data):
         + 0.25 * (padded[after[1][i]] if lends[after[1][i]] else 0.0)
         for i in rows.tolist()
     ]
-    gained = neighbour_scores([(1.0, base)], view, passes, {-1: 0.5, 2: 0.25}, rows)
-    assert gained.tolist() == some
+    lenders = Lenders(view, passes, {2: 0.25, -1: 0.5}, rows)
+    assert lenders.scores([(1.0, base)], {-1: 0.5, 2: 0.25}).tolist() == some
+    lenders = Lenders(view, passes, [3, 2, -1], rows)
+    assert lenders.scores([(1.0, base)], {-1: 0.5, 2: 0.25}).tolist() == some
+    asked = [*(base * asks).tolist(), 0.0]
+    before_it = [0.3 * asked[before[0][i]] if lends[before[0][i]] else 0.0 for i in own_rows]
+    assert lenders.scores([(1.0, base)], {-1: 0.3}, asks).tolist() == before_it
 
 
 @given(st.integers(1, 12), st.integers(1, 3), st.data())

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
-__all__ = ["worth"]
+from riemem._packed_text import Turn
+
+__all__ = ["worth", "worths"]
 
 
 def worth(score: float, text: str, weight: float, free: int) -> float:
@@ -36,3 +39,20 @@ def worth(score: float, text: str, weight: float, free: int) -> float:
         return score
     size = len(text) if text.isascii() else len(text.encode("utf-8"))
     return score if size <= free else score - weight * math.log(size / free)
+
+
+def worths(turns: Iterable[Turn], weight: float, free: int) -> dict[int, float]:
+    """Return the :func:`worth` of each turn by its id.
+
+    Examples
+    --------
+    >>> worths([], 3.0, 400)
+    {}
+    """
+    found = {}
+    for turn in turns:
+        score, text = turn.score, turn.text
+        # Of UTF-8 a character takes four bytes at most.
+        short = weight == 0.0 or 4 * len(text) <= free
+        found[turn.id] = score if short else worth(score, text, weight, free)
+    return found

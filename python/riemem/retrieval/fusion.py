@@ -11,7 +11,7 @@ import numpy as np
 
 from riemem.errors import ArgumentError
 from riemem.retrieval.corpus import CorpusView, Floats, Ids, Mask
-from riemem.retrieval.neighbours import lent, neighbour_scores
+from riemem.retrieval.neighbours import Lenders, lent
 from riemem.retrieval.query_type import SLM_V3_MULTIPLIERS
 
 __all__ = ["CHANNELS", "Fused", "Ranking", "added_up", "as_ranking", "fuse", "min_max", "rankings"]
@@ -185,13 +185,13 @@ def fuse(
         shares[name] = weights[name] * scaled[rows]
         if name in ("dense", "lexical"):
             base.append((weights[name], scaled))
+    turn_before = {-1: ranking.answers} if ranking.answers else {}
+    if ranking.kernel or turn_before:
+        lenders = Lenders(view, passes, {**ranking.kernel, **turn_before}, rows)
     if ranking.kernel:
-        shares["neighbours"] = neighbour_scores(base, view, passes, ranking.kernel, rows)
-    if ranking.answers:
-        turn_before = {-1: ranking.answers}
-        shares["answers"] = neighbour_scores(
-            base, view, passes, turn_before, rows, factor=view.questions
-        )
+        shares["neighbours"] = lenders.scores(base, ranking.kernel)
+    if turn_before:
+        shares["answers"] = lenders.scores(base, turn_before, factor=view.questions)
     first = Fused(rows, sum(shares.values(), np.zeros(rows.size)), shares)
     return with_late(first, ranking, channels, view, passes, kind)
 

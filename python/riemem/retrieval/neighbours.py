@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -10,57 +10,73 @@ from riemem.errors import ArgumentError
 from riemem.retrieval.beside import REACH
 from riemem.retrieval.corpus import CorpusView, Floats, Ids, Mask
 
-__all__ = ["lent", "neighbour_scores"]
+__all__ = ["Lenders", "lent"]
 
 
-def neighbour_scores(
-    base: Sequence[tuple[float, Floats]],
-    view: CorpusView,
-    passes: Mask,
-    kernel: Mapping[int, float],
-    rows: Ids,
-    factor: Floats | None = None,
-) -> Floats:
-    """Return ``sum over d of kernel[d] * base[the row d turns later in the session]``; (m,).
+class Lenders:
+    """The turns around some rows, looked up once for all that is lent.
 
     Parameters
     ----------
-    base : sequence of (float, (n,) float64 ndarray)
-        Scores of the rows by themselves: the sum of weight times scores.
     view : CorpusView
     passes : (n,) bool ndarray
         Rows that may lend something.
-    kernel : mapping of int to float
-        Weights by distance in turns; negative distances are earlier turns.
+    distances : iterable of int
+        In turns; negative ones are earlier.
     rows : (m,) int64 ndarray
-        Rows for which the sum is wanted.
-    factor : (n,) float64 ndarray, optional
-        What the base of each row is multiplied by first.
+        Rows that borrow.
 
     Raises
     ------
     ArgumentError
-        A distance is 0 or beyond :data:`riemem.retrieval.corpus.REACH`.
+        A distance is 0 or beyond :data:`riemem.retrieval.beside.REACH`.
     """
-    total = np.zeros(rows.size)
-    distances = sorted(kernel)
-    # All distances together: for a hundred rows it is the number of steps that counts.
-    own_lane = view.beside
-    steps = np.array([[_checked(distance)] for distance in distances], np.int64)
-    beside = own_lane.lane[own_lane.place[rows] + steps.reshape(-1, 1)]
-    lends = beside < len(view)
-    beside[~lends] = 0
-    lends &= passes[beside]
-    shares = []
-    for own, scores in base:
-        lent_by = scores[beside] if factor is None else scores[beside] * factor[beside]
-        values = np.where(lends, lent_by, 0.0)
-        values *= np.array([kernel[distance] * own for distance in distances])[:, None]
-        shares.append(values)
-    for at in range(len(distances)):
-        for values in shares:
-            total += values[at]
-    return total
+
+    def __init__(self, view: CorpusView, passes: Mask, distances: Iterable[int], rows: Ids) -> None:
+        self._distances = sorted(map(_checked, set(distances)))
+        own = view.beside
+        # All distances together: for a hundred rows it is the number of steps that counts.
+        steps = np.array(self._distances, np.int64)
+        self._rows = own.lane[own.place[rows] + steps[:, None]]
+        self._none = self._rows >= len(view)
+        self._rows[self._none] = 0
+        self._none |= ~passes[self._rows]
+
+    def scores(
+        self,
+        base: Sequence[tuple[float, Floats]],
+        kernel: Mapping[int, float],
+        factor: Floats | None = None,
+    ) -> Floats:
+        """Return ``sum over d of kernel[d] * base[the row d turns later in the session]``; (m,).
+
+        Parameters
+        ----------
+        base : sequence of (float, (n,) float64 ndarray)
+            Scores of the rows by themselves: the sum of weight times scores.
+        kernel : mapping of int to float
+            Weights by distance, out of those that were looked up.
+        factor : (n,) float64 ndarray, optional
+            What the base of each row is multiplied by first.
+        """
+        distances = sorted(kernel)
+        rows, none = self._rows, self._none
+        if distances != self._distances:
+            chosen = [self._distances.index(distance) for distance in distances]
+            rows, none = rows[chosen], none[chosen]
+        shares = []
+        for own, scores in base:
+            values = scores[rows]
+            if factor is not None:
+                values *= factor[rows]
+            values[none] = 0.0
+            values *= np.array([[kernel[distance] * own] for distance in distances])
+            shares.append(values)
+        total = np.zeros(self._rows.shape[1])
+        for at in range(len(distances)):
+            for values in shares:
+                total += values[at]
+        return total
 
 
 def lent(

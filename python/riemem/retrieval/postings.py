@@ -21,6 +21,8 @@ Floats = npt.NDArray[np.float64]
 #: Texts, and how often each holds a word or several taken as one.
 Entries = tuple[Ints, "Ints | Floats"]
 
+#: Choices of k1 and b for which the part of the lengths is remembered.
+_MOST_DAMPINGS = 4
 #: Most texts in one part.
 PART_TEXTS = 2048
 
@@ -100,6 +102,7 @@ class PostingsView:
     total_length: int
     stem: Stemmer
     words: Set[str]
+    _dampings: dict[tuple[float, float], Floats] = field(default_factory=dict)
 
     def bm25(self, query: str, *, k1: float = 0.8, b: float = 0.4) -> tuple[Floats, float]:
         """Score every text.
@@ -144,10 +147,20 @@ class PostingsView:
         texts = np.concatenate([entries[0] for entries in found])
         times = np.concatenate([entries[1] for entries in found])
         gains = np.repeat(most, [entries[0].size for entries in found])
-        mean = max(1.0, self.total_length / self.n_alive)
-        damped = times + k1 * (1.0 - b + (b / mean) * self.lengths[texts])
+        damped = times + self._damping(k1, b)[texts]
         scores = np.bincount(texts, gains * times / damped, self.lengths.size)
         return scores.astype(np.float64, copy=False), bound
+
+    def _damping(self, k1: float, b: float) -> Floats:
+        """What the length of each text adds to how often it holds a word; made once for a state."""
+        found = self._dampings.get((k1, b))
+        if found is None:
+            mean = max(1.0, self.total_length / self.n_alive)
+            found = k1 * (1.0 - b + (b / mean) * self.lengths.astype(np.float64))
+            if len(self._dampings) >= _MOST_DAMPINGS:
+                self._dampings.clear()
+            self._dampings[k1, b] = found
+        return found
 
     def first_person(self) -> Floats:
         """How much each text speaks of its speaker; see :attr:`Part.first_person`; shape (n,)."""

@@ -14,6 +14,7 @@ import sys
 import threading
 import unicodedata
 from collections.abc import Iterable
+from itertools import islice
 
 __all__ = ["FIRST_PERSON", "MAX_QUERY_TERMS", "SECOND_PERSON", "STOP_WORDS"]
 __all__ += ["Stemmer", "raw_words", "word_places"]
@@ -99,7 +100,11 @@ def query_words(text: str) -> list[str]:
     ['what', 'is', 'it']
     """
     words: dict[str, None] = {}
-    for run in _word_pattern().findall(_folded(text)):
+    if text.isascii():
+        found = dict.fromkeys(_ASCII_WORD.findall(text.lower()))
+        words = dict.fromkeys(islice(found, 4 * MAX_QUERY_TERMS + 1))
+        text = ""
+    for run in _word_pattern().findall(_folded(text)) if text else ():
         for paired, tripled, other in _RUNS.findall(run):
             if len(paired) > 1:
                 words.update((paired[i : i + 2], None) for i in range(len(paired) - 1))
