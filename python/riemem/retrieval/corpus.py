@@ -16,6 +16,7 @@ from riemem.retrieval.derived import Derived
 from riemem.retrieval.lines import Lines, Turn, day_of, lines_of, named, turn_of, words_of
 from riemem.retrieval.postings import PART_TEXTS, Postings, PostingsView
 from riemem.retrieval.segments import COLUMNS, apart, dates_segment, read_pieces, words_segment
+from riemem.retrieval.shown import ShownRows
 from riemem.retrieval.spoken import Spoken
 from riemem.store import Store
 from riemem.store.segments import worth_keeping, write_segments
@@ -126,11 +127,13 @@ class Corpus:
         self._store = store
         self._profile = profile
         self._lock = threading.Lock()
+        self.shown = ShownRows(store)
         self._clear()
 
     def _clear(self) -> None:
         self._revision = -1
         self._version = 0
+        self.shown.clear()
         self._derived = Derived(self._read_turns)
         self._ids: Ids = np.empty(0, np.int64)
         self._alive: Mask = np.empty(0, np.bool_)
@@ -302,7 +305,9 @@ class Corpus:
 
     def _apply(self, rows: Sequence[tuple[Any, ...]], forgotten: Sequence[int]) -> bool:
         row_of = self._living()
-        gone = [row_of.pop(i) for i in [*forgotten, *(r[0] for r in rows)] if i in row_of]
+        changed = [*forgotten, *(row[0] for row in rows)]
+        self.shown.drop(changed)
+        gone = [row_of.pop(i) for i in changed if i in row_of]
         if gone:
             self._alive = self._alive.copy()
             self._alive[gone] = False

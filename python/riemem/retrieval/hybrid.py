@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -39,6 +39,7 @@ from riemem.retrieval.temporal import temporal_scores, time_word_scores
 from riemem.retrieval.valid import valid_times
 from riemem.retrieval.vector_rows import VectorRows
 from riemem.store import Store
+from riemem.store.reads import Shown
 from riemem.store.trust import Trust, read_trust
 
 #: Where more are asked for, all are scored.
@@ -269,6 +270,13 @@ class HybridChannel:
             others = (ranking, fuse(ranking, channels, view, passes, kind, rows))
             notes += compare(query, asked.tokens, others, view, channels, self._store)
         return Gathered(view, passes, channels, tuple(notes), kind, scoring, rows, edges, others)
+
+    def shown(self, ids: Sequence[int], mark: int | None) -> dict[int, Shown]:
+        """Return what is shown of memories that exist, within a reading.
+
+        `mark` is that of the search that found them.
+        """
+        return self._corpus.shown.of(ids, mark)
 
     def keep(self) -> None:
         """Write what is slow to make into the store, for whoever opens it next."""

@@ -14,7 +14,7 @@ from riemem.retrieval.hybrid import HybridChannel
 from riemem.retrieval.refine import Refinement, refined
 from riemem.store import Store
 from riemem.store.edges import superseders
-from riemem.store.reads import Shown, rows_by_id
+from riemem.store.reads import Shown
 from riemem.store.times import format_instant
 from riemem.store.trust import Trust, trust_of
 
@@ -73,9 +73,9 @@ class Looked:
 
     def turns(self) -> list[FoundTurn]:
         """Return what packing needs, best first."""
-        rows = self.rows
+        rows, make = self.rows, tuple.__new__  # which FoundTurn itself calls by way of a function
         return [
-            FoundTurn(memory_id, row[1], row[2], row[3], format_instant(row[4]), score)
+            make(FoundTurn, (memory_id, row[1], row[2], row[3], format_instant(row[4]), score))
             for memory_id, score in self.found
             if (row := rows.get(memory_id)) is not None
         ]
@@ -116,7 +116,7 @@ def look_up(store: Store, channel: HybridChannel, asked: Question, allowed: Ids 
     )
     ids = [memory_id for memory_id, _ in found]
     with store.reading():  # the texts and what is said of them, of one moment
-        rows = rows_by_id(store, ids)
+        rows = channel.shown(ids, asked.mark)
         trusted, superseded = trust_of(store, ids), superseders(store, ids)
     if asked.refinement.active:
         texts = {memory_id: row[1] for memory_id, row in rows.items()}
