@@ -6,6 +6,7 @@ with what the first hits of that question say. Rocchio's idea, 1971, in the metr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -59,10 +60,13 @@ def centre_of(
             continue
         rows = vectors[memory_id].astype(np.float64)
         own = rows[0] if len(rows) == 1 else rows.mean(axis=0)
-        length = np.sqrt(own @ own)
+        length = math.sqrt(own @ own)
         if length > 0.0:
             own *= weight / length
-            total = own if total is None else total + own
+            if total is None:
+                total = own
+            else:
+                total += own
     if total is None or not total @ total > 0.0:
         return None
     return total
