@@ -39,7 +39,7 @@ def test_on_status_off(run: Any) -> None:
     run("add", "a lighthouse")
     found = json.loads(run("late-interaction", "on", "--json").stdout)["late_interaction"]
     assert (found["on"], found["memories"], found["missing"]) == (True, 3, 0)
-    assert found["form"] == "signs64-int8-v1"
+    assert found["form"] == "rotated-signs512-v1"
     assert json.loads(run("stats", "--json").stdout)["stats"]["late_interaction"] == found
     assert json.loads(run("check", "--json").stdout)["check"]["counts"]["token_vectors"] == 3
     erased = json.loads(run("late-interaction", "off", "--json").stdout)["late_interaction"]
@@ -64,3 +64,12 @@ def test_what_it_does_not_know(run: Any, tmp_path: Path) -> None:
     away = ["late-interaction", "on", "--store", str(tmp_path / "none.db")]
     assert CliRunner().invoke(cli, away).exit_code == 3
     assert not (tmp_path / "none.db").exists()
+
+
+def test_a_store_that_does_not_exist_yet_can_be_told(tmp_path: Path) -> None:
+    store = ["--store", str(tmp_path / "new.db"), "--embedder", "hashing:64"]
+    found = CliRunner().invoke(cli, ["late-interaction", "off", *store])
+    assert (found.exit_code, found.stdout) == (0, "off\n")
+    assert CliRunner().invoke(cli, ["add", "the red kite", *store]).exit_code == 0
+    status = CliRunner().invoke(cli, ["late-interaction", "status", *store])
+    assert status.stdout == "off\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from riemem.consistency import Conflict, ConsistencyReport, examine
@@ -223,13 +222,9 @@ class DoubtMethods:
 
     def _adapted(self, ranking: Ranking, profile: str, trust_weight: float) -> Ranking:
         """The ranking with what feedback says of this profile, and with trust if asked."""
-        changed = dict(ranking.weights)
-        if self._adaptive:
-            factors = feedback.weights(self._store, profile)
-            changed = {name: w * factors.get(name, 1.0) for name, w in changed.items()}
-        if trust_weight:
-            changed["trust"] = changed.get("trust", 0.0) + trust_weight
-        return ranking if changed == dict(ranking.weights) else replace(ranking, weights=changed)
+        factors = feedback.weights(self._store, profile) if self._adaptive else {}
+        more = {"trust": trust_weight} if trust_weight else {}
+        return ranking.reweighed(lambda name, weight: weight * factors.get(name, 1.0), **more)
 
 
 def told_apart(judged: Hit, beside: Sequence[Hit]) -> dict[str, float]:

@@ -75,7 +75,8 @@ class TokenEmbedder(Embedder, Protocol):
 
     What compares the words of a question with those of a memory one by one asks for it. Where
     questions are embedded otherwise than memories, ``embed_queries_with_tokens`` beside
-    ``embed_queries`` is used for them.
+    ``embed_queries`` is used for them. A new store keeps them from its first memory on; an embedder
+    whose tokens are not worth that has an attribute ``tokens_by_default`` that is False.
     """
 
     def embed_with_tokens(
@@ -135,6 +136,8 @@ class HashingEmbedder:
     """
 
     max_tokens = 1_000_000
+    #: Its tokens are words without their context, which the words of a search find anyway.
+    tokens_by_default = False
 
     def __init__(self, dim: int = 64, seed: int = 0) -> None:
         if not isinstance(dim, int) or dim < 1:

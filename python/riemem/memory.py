@@ -744,10 +744,12 @@ class Memory(LifeMethods, DoubtMethods):
     def enable_late_interaction(self, *, progress: Progress | None = None) -> LateInteraction:
         """Keep the vectors of all memories' tokens, so that a search compares word with word.
 
-        From now on every write, by any process, adds them in the transaction of its memory; those
-        of the memories that are there, of all profiles, are made now, which takes as long as
-        embedding them again. They take 64 bytes for each token of a word that is no stop word.
-        Once a store keeps them, ``ranking="default"`` means "late-interaction".
+        A new store does so from its first memory on, if its embedder gives tokens
+        (:class:`riemem.embed.TokenEmbedder`; MiniLM does). This is for stores that were made
+        before, or told not to. Every write, by any process, then adds them in the transaction of
+        its memory; those of the memories that are there, of all profiles, are made now, which takes
+        as long as embedding them again. They take 64 bytes for each token of a word that is no stop
+        word. Once a store keeps them, ``ranking="default"`` means "late-interaction".
 
         Parameters
         ----------
@@ -768,12 +770,14 @@ class Memory(LifeMethods, DoubtMethods):
         >>> with Memory.open(":memory:", embedder=HashingEmbedder(dim=64)) as memory:
         ...     _ = memory.add("the red kite")
         ...     memory.enable_late_interaction()
-        LateInteraction(on=True, memories=1, missing=0, bytes=128, form='signs64-int8-v1')
+        LateInteraction(on=True, memories=1, missing=0, bytes=128, form='rotated-signs512-v1')
         """
         return keep_tokens(self._store, self._embedder, progress)
 
     def disable_late_interaction(self) -> LateInteraction:
         """Erase the vectors of all tokens, as :meth:`forget` erases, and keep none from now on.
+
+        Of a new store it is enough to call it before the first memory.
 
         Where another process was reading, ``stats()["erasure_pending"]`` says that their bytes go
         at the next forget, compact or open.

@@ -11,6 +11,7 @@ from riemem.embed import HashingEmbedder, TokenVectors
 from riemem.errors import CancelledError
 from riemem.evaluation.embedded import embed_texts, read_tokens, write_tokens
 from riemem.evaluation.hybrid import KnownVectors, variants
+from riemem.retrieval.fusion import rankings
 from riemem.retrieval.token_rows import DIMS, FORM, token_rows
 
 GROUPS = [
@@ -76,5 +77,8 @@ def test_known_tokens_are_given_and_others_made() -> None:
 
 
 def test_the_ranking_by_tokens_is_measured_where_there_are_some() -> None:
-    assert "late-interaction" not in variants()
-    assert list(variants(late=True))[-1] == "late-interaction"
+    assert "without late" not in variants()
+    assert variants()["default"] is rankings["default"]
+    both = variants(late=True)
+    assert both["default"] is rankings["late-interaction"]
+    assert both["without late"] is rankings["default"]

@@ -82,12 +82,18 @@ def test_an_embedder_without_tokens_has_no_such_row(file: Path) -> None:
     assert names[-1] == "default"
 
 
+class Worth(HashingEmbedder):
+    """Its tokens are worth keeping."""
+
+    tokens_by_default = True
+
+
 def test_a_report_has_every_method_and_its_intervals(file: Path) -> None:
-    report = run_realmem([file], embedder=HashingEmbedder(dim=32))
+    report = run_realmem([file], embedder=Worth(dim=32))
     names = [row["name"] for row in report.rows]
     assert names[:3] == ["cosine", "bm25", "whitened cosine"]
-    assert names[-4:] == ["half", "slm-v3", "default", "late-interaction"]
-    weights = rankings["default"].weights
+    assert names[-4:] == ["without brevity", "half", "slm-v3", "default"]
+    weights = rankings["late-interaction"].weights
     assert {f"without {name}" for name in (*weights, "neighbours", "answers")} < set(names)
     assert {f"only {name}" for name in ("names", "temporal", "entities", "profile")} < set(names)
     for row in report.rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from riemem.errors import ArgumentError
 from riemem.memory import Memory
 from riemem.retrieval.fusion import Ranking, rankings
 from riemem.retrieval.late import NEAR, late_scores, maxima, question_rows
-from riemem.retrieval.token_rows import DIMS, read_rows
+from riemem.retrieval.token_rows import DIMS, ROW_BYTES, UNIT, read_rows
 from riemem.store.token_vectors import token_rows_of
 
 WORDS = [
@@ -91,17 +92,19 @@ def stored(memory: Memory, ids: list[int]) -> dict[int, bytes]:
 
 def rows_of(seed: int, counts: list[int]) -> list[bytes]:
     rng = np.random.default_rng(seed)
-    made = []
-    for count in counts:
-        rows = rng.standard_normal((count, DIMS))
-        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-        made.append(np.rint(127 * rows).astype(np.int8).tobytes())
-    return made
+    return [rng.bytes(count * ROW_BYTES) for count in counts]
+
+
+def asked_of(seed: int, count: int) -> NDArray[np.int8]:
+    return np.random.default_rng(seed).integers(-127, 128, (count, DIMS), np.int8)
 
 
 def max_sim(question: NDArray[np.int8], text: bytes) -> list[float]:
     """For each row of the question the best product, one by one in Python's whole numbers."""
-    rows = read_rows(text).astype(int).tolist()
+    rows = [
+        [2 * (byte >> bit & 1) - 1 for byte in row for bit in range(8)]
+        for row in read_rows(text).tolist()
+    ]
     return [
         max((sum(a * b for a, b in zip(q, t, strict=True)) for t in rows), default=-np.inf)
         for q in question.astype(int).tolist()
@@ -115,7 +118,7 @@ def plain_scores(memory: Memory, query: str, ids: list[int]) -> dict[int, float]
     assert tokens is not None
     question = question_rows(query, tokens, view)
     texts = stored(memory, ids)
-    best = {i: np.array(max_sim(question, texts.get(i, b""))) / 127**2 for i in ids}
+    best = {i: np.array(max_sim(question, texts.get(i, b""))) / UNIT for i in ids}
     session = {i: (i - 1) // 12 for i in ids}
     scores = {}
     for i in ids:
@@ -166,17 +169,15 @@ def test_turns_that_are_not_compared_lend_nothing() -> None:
 @settings(max_examples=40)
 def test_maxima_are_exact_in_whole_numbers(seed: int, counts: list[int]) -> None:
     texts = rows_of(seed, counts)
-    question = read_rows(rows_of(seed + 1, [3])[0])
+    question = asked_of(seed + 1, 3)
     found = maxima(question, texts)
     assert np.array_equal(found, np.array([max_sim(question, text) for text in texts]).T)
 
 
 def test_the_largest_products_are_exact() -> None:
     row = np.full((1, DIMS), 127, np.int8)
-    almost = row.copy()
-    almost[0, 0] = 126
-    texts = [row.tobytes(), almost.tobytes(), (-row).tobytes()]
-    assert maxima(row, texts).tolist() == [[1032256.0, 1032129.0, -1032256.0]]
+    texts = [b"\xff" * ROW_BYTES, b"\xfe" + b"\xff" * (ROW_BYTES - 1), bytes(ROW_BYTES)]
+    assert maxima(row, texts).tolist() == [[65024.0, 64770.0, -65024.0]]
 
 
 @given(st.permutations(list(range(30))), st.integers(0, 50))
@@ -185,7 +186,7 @@ def test_scores_do_not_depend_on_the_order_of_rows(order: list[int], seed: int) 
     view = _VIEW
     counts = [int(c) for c in np.random.default_rng(seed).integers(0, 5, 30)]
     texts = dict(zip(view.ids.tolist(), rows_of(seed, counts), strict=False))
-    question = read_rows(rows_of(seed + 1, [4])[0])
+    question = asked_of(seed + 1, 4)
     rows = np.arange(30)
     plain = late_scores(question, texts, view, rows, 0.9)
     mixed = late_scores(question, texts, view, rows[order], 0.9)
@@ -202,7 +203,7 @@ def test_a_memory_without_rows_gets_the_mean_of_the_others() -> None:
     texts = dict(zip(range(1, 11), rows_of(3, [2] * 10), strict=True))
     texts[4] = b""
     del texts[7]
-    question = read_rows(rows_of(4, [3])[0])
+    question = asked_of(4, 3)
     rows = np.flatnonzero(np.isin(view.ids, range(1, 11)))
     found = dict(
         zip(view.ids[rows].tolist(), late_scores(question, texts, view, rows, 0.9), strict=True)
@@ -213,10 +214,10 @@ def test_a_memory_without_rows_gets_the_mean_of_the_others() -> None:
 
 def test_nothing_to_compare_is_nothing() -> None:
     view = _VIEW
-    question = read_rows(rows_of(4, [3])[0])
+    question = asked_of(4, 3)
     rows = np.arange(5)
     assert not late_scores(question, {}, view, rows, 0.9).any()
-    assert not late_scores(question[:0], {1: bytes(DIMS)}, view, rows, 0.9).any()
+    assert not late_scores(question[:0], {1: bytes(ROW_BYTES)}, view, rows, 0.9).any()
 
 
 def test_the_names_of_speakers_are_left_out_of_the_question() -> None:
@@ -332,6 +333,54 @@ def test_when_the_rows_were_made_and_asking_again_change_nothing() -> None:
         found = [memory.search(query, k=30) for memory in (first, first, second)]
     hits = [[(hit.id, hit.score) for hit in one] for one in found]
     assert hits[0] == hits[1] == hits[2]
+
+
+def test_the_default_finds_what_is_put_in_a_new_order() -> None:
+    late = rankings["late-interaction"]
+    with filled(300) as memory:
+        for query in ["puppy by the sea", "Which clinic did Ana visit?", "snow in the garden"]:
+            found = memory.search(query, k=250)
+            before = memory.search(query, k=250, ranking=rankings["default"])
+            best = [hit.id for hit in before[: late.late[0]]]
+            assert {hit.id for hit in found[:100]} == set(best)
+            assert [hit.id for hit in found[:100]] != best
+            # The rest keeps its order behind them, and its scores but for what all of them lose.
+            assert [hit.id for hit in found[100:]] == [hit.id for hit in before[100:]]
+            lost = found[100].score - before[100].score
+            assert lost == pytest.approx(found[100].channels["late"])
+            assert found[200].score - before[200].score == pytest.approx(lost)
+            scores = [hit.score for hit in found]
+            assert scores == sorted(scores, reverse=True)
+            for hit in found:
+                assert sum(hit.channels.values()) == pytest.approx(hit.score, abs=1e-9)
+
+
+def test_what_was_learnt_weighs_in_both() -> None:
+    late = rankings["late-interaction"]
+    other = late.reweighed(lambda name, weight: 0.0 if name == "lexical" else weight, trust=2.0)
+    assert other.weights["lexical"] == other.finder.weights["lexical"] == 0.0
+    assert other.weights["trust"] == other.finder.weights["trust"] == 2.0
+    assert other.finder.weights["dense"] == rankings["default"].weights["dense"]
+    assert late.reweighed(lambda _, weight: weight) is late
+    assert "names" not in late.without("names").finder.weights
+    assert late.without("late") is rankings["default"]
+    assert late.changed(kernel={}, answers=0.0).finder.kernel == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"first": rankings["slm-v3"]}, "first: expected its dense to be 'whitened'"),
+        ({"first": rankings["half"]}, "first: expected a kernel with .*-3.*, got "),
+        ({"first": "default"}, "first: expected a ranking without the channel 'late'"),
+        ({"k1": 2.0}, "first: expected its k1 to be 2.0, got 0.8"),
+        ({"weights": {"dense": 1.0}}, "first: expected a ranking without the channel 'late'"),
+        ({"first": rankings["late-interaction"]}, "first: expected a ranking without"),
+    ],
+)
+def test_what_cannot_come_first_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        replace(rankings["late-interaction"], **changes)
 
 
 @pytest.mark.parametrize("late", [(0, 0.9), (100, 1.5), (100, -0.1), (100, float("nan"))])

@@ -1,8 +1,7 @@
-"""The rows of a text's tokens against a plain projection, and what they leave out."""
+"""The rows of a text's tokens against plain arithmetic, and what they leave out."""
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,8 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from riemem import _core as core
 from riemem.errors import ArgumentError, ShapeError
-from riemem.retrieval.token_rows import DIMS, MOST_ROWS, read_rows, signs, token_rows
+from riemem.retrieval.token_rows import (
+    DIMS,
+    MOST_ROWS,
+    ROW_BYTES,
+    UNIT,
+    read_rows,
+    rounded,
+    token_rows,
+    told_rows,
+)
 from riemem.retrieval.words import STOP_WORDS, word_places
 
 
@@ -33,35 +42,54 @@ def every_run(text: str) -> Tokens:
     return tokens_of(text, [(i, i + 1) for i, c in enumerate(text) if not c.isspace()])
 
 
-def test_rows_are_the_projected_unit_vectors() -> None:
+def signs(data: bytes) -> NDArray[np.float64]:
+    """The rows as +1 and -1, bit by bit."""
+    rows = [
+        [1.0 if byte >> bit & 1 else -1.0 for byte in row for bit in range(8)]
+        for row in read_rows(data).tolist()
+    ]
+    return np.array(rows).reshape(-1, DIMS)
+
+
+@pytest.mark.parametrize("dim", [5, 64, 384, 512, 768])
+def test_rows_are_the_signs_of_the_rotated_vectors(dim: int) -> None:
     text = "red kites over Cardiff"
-    tokens = tokens_of(text, [(0, 3), (4, 8), (8, 9), (10, 14), (15, 22)])
-    rows = read_rows(token_rows(text, tokens))
-    plain = tokens.vectors.astype(np.float64) @ signs(384)
+    tokens = tokens_of(text, [(0, 3), (4, 8), (8, 9), (10, 14), (15, 22)], dim)
+    wide = np.zeros((5, max(dim, DIMS)))
+    wide[:, :dim] = tokens.vectors
+    plain = core.rotate(wide)[:, :DIMS]
     plain /= np.linalg.norm(plain, axis=1, keepdims=True)
+    rows = told_rows(text, tokens)
     assert rows.shape == (5, DIMS)
-    assert np.abs(rows - 127 * plain).max() <= 0.5
-    norms = np.linalg.norm(rows.astype(np.float64), axis=1)
-    assert np.abs(norms - 127).max() < 4
+    near = np.clip(127 / 4 * np.sqrt(DIMS) * plain, -127, 127)
+    assert np.abs(rows - near).max() <= 0.5 + 1e-6
+    assert np.array_equal(signs(token_rows(text, tokens)), np.where(rows >= 0, 1.0, -1.0))
 
 
-def test_products_of_rows_are_nearly_those_of_the_vectors() -> None:
-    text = "abcd"
+def test_a_product_with_signs_is_nearly_the_cosine() -> None:
+    rng = np.random.default_rng(0)
     errors = []
-    for seed in range(50):
-        tokens = tokens_of(text, [(0, 2), (2, 4)], seed=seed)
-        a, b = read_rows(token_rows(text, tokens)).astype(np.float64) / 127
-        errors.append(a @ b - float(tokens.vectors[0] @ tokens.vectors[1]))
-    assert np.abs(np.mean(errors)) < 0.06
-    assert np.std(errors) < 1.5 / np.sqrt(DIMS)
+    for cosine in (-0.5, 0.0, 0.4, 0.8, 1.0):
+        a, b = rng.standard_normal((2, 500, 384))
+        a /= np.linalg.norm(a, axis=1, keepdims=True)
+        b -= np.einsum("ij,ij->i", a, b)[:, None] * a
+        b /= np.linalg.norm(b, axis=1, keepdims=True)
+        other = cosine * a + np.sqrt(1 - cosine**2) * b
+        found = np.einsum("ij,ij->i", rounded(a), np.where(rounded(other) >= 0, 1.0, -1.0)) / UNIT
+        errors.append(found - cosine)
+        assert abs(errors[-1].mean()) < 0.006
+    assert np.std(errors) < 0.75 / np.sqrt(DIMS)
 
 
-def test_the_signs_are_the_bits_of_sha_256() -> None:
-    first = hashlib.sha256(b"riemem token signs 384 64 0").digest()
-    expected = [1.0 if first[i // 8] >> (7 - i % 8) & 1 else -1.0 for i in range(64)]
-    assert signs(384, 64)[0].tolist() == expected
-    assert abs(signs(384).mean()) < 0.02
-    assert not signs(384).flags.writeable
+def test_a_dimension_that_dwarfs_the_others_is_spread() -> None:
+    # What signs of the numbers as they are would not see: encoders with such a dimension exist.
+    rng = np.random.default_rng(1)
+    vectors = rng.standard_normal((400, 384)) * 0.05
+    vectors[:, 7] = 3.0 * rng.choice([-1.0, 1.0], 400)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    a, b = vectors[:200], vectors[200:]
+    found = np.einsum("ij,ij->i", rounded(a), np.where(rounded(b) >= 0, 1.0, -1.0)) / UNIT
+    assert np.abs(found - np.einsum("ij,ij->i", a, b)).mean() < 0.05
 
 
 @pytest.mark.parametrize(
@@ -92,26 +120,23 @@ def test_more_words_can_be_left_out() -> None:
     assert len(read_rows(token_rows(text, tokens, without={"zoe"}))) == 1
 
 
-def test_short_vectors_are_kept_as_they_are() -> None:
-    text = "a1 b2"
-    tokens = tokens_of(text, [(0, 2), (3, 5)], dim=5)
-    rows = read_rows(token_rows(text, tokens))
-    assert np.array_equal(rows[:, :5], np.rint(127 * tokens.vectors.astype(np.float64)))
-    assert not rows[:, 5:].any()
-
-
 def test_rows_that_are_rounded_come_back() -> None:
     text = "one two six"
     places = [(0, 3), (4, 7), (8, 11)]
-    rows = read_rows(token_rows(text, tokens_of(text, places)))
-    starts, ends = np.array(places, np.int32).T
-    again = Tokens(starts, ends, rows)  # type: ignore[arg-type]
-    assert token_rows(text, again) == rows.tobytes()
+    tokens = tokens_of(text, places)
+    rows = told_rows(text, tokens)
+    again = Tokens(tokens.starts, tokens.ends, rows)  # type: ignore[arg-type]
+    assert told_rows(text, again) is not rows
+    assert np.array_equal(told_rows(text, again), rows)
+    assert token_rows(text, again) == token_rows(text, tokens)
 
 
-def test_a_vector_of_no_length_is_a_row_of_nothing() -> None:
-    tokens = Tokens(np.zeros(1, np.int32), np.full(1, 3, np.int32), np.zeros((1, 384), np.float32))
-    assert token_rows("sea", tokens) == bytes(DIMS)
+def test_a_vector_of_no_length_has_no_row() -> None:
+    tokens = tokens_of("sea boat", [(0, 3), (4, 8)])
+    tokens.vectors[0] = 0.0
+    alone = Tokens(tokens.starts[1:], tokens.ends[1:], tokens.vectors[1:])
+    assert token_rows("sea boat", tokens) == token_rows("sea boat", alone)
+    assert len(token_rows("sea boat", alone)) == ROW_BYTES
 
 
 def test_at_most_so_many_rows() -> None:

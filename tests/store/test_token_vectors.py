@@ -19,13 +19,14 @@ from riemem.errors import (
     ArgumentError,
     DTypeError,
     ModelNotFoundError,
+    SchemaVersionError,
     ShapeError,
     StoreReadOnlyError,
 )
 from riemem.memory import Memory
 from riemem.retrieval import token_keeping
 from riemem.retrieval.embedding import TurnEmbedder
-from riemem.retrieval.token_rows import DIMS, FORM, read_rows, token_rows
+from riemem.retrieval.token_rows import FORM, ROW_BYTES, read_rows, token_rows
 from riemem.store.reads import token_rows_of
 
 TEXTS = ["the red kite over the harbour", "and of the", "two tickets for the tram, please"]
@@ -43,6 +44,12 @@ class Plain:
 
     def windows(self, text: str) -> Sequence[str]:
         return [text]
+
+
+class Worth(HashingEmbedder):
+    """Its tokens are worth keeping."""
+
+    tokens_by_default = True
 
 
 class Pieces(HashingEmbedder):
@@ -86,7 +93,7 @@ def execute(path: Path, sql: str, *values: Any) -> list[Any]:
 
 
 class TestWriting:
-    def test_a_store_keeps_none_until_it_is_asked(self, memory: Memory) -> None:
+    def test_words_without_their_context_are_not_kept_until_asked(self, memory: Memory) -> None:
         assert rows_of(memory, [1, 2, 3]) == {}
         assert memory.stats()["late_interaction"] == {
             "on": False,
@@ -102,7 +109,7 @@ class TestWriting:
         state = memory.enable_late_interaction()
         found = rows_of(memory, range(1, 9))
         assert found == {i + 1: expected(text) for i, text in enumerate([*TEXTS, "elsewhere"])}
-        assert read_rows(found[1]).shape == (4, DIMS)  # red, kite, over, harbour
+        assert read_rows(found[1]).shape == (4, ROW_BYTES)  # red, kite, over, harbour
         assert found[2] == b""
         assert (state.on, state.memories, state.missing) == (True, 4, 0)
         assert state.bytes == sum(map(len, found.values()))
@@ -176,7 +183,7 @@ class TestWriting:
         exported = io.StringIO()
         memory.enable_late_interaction()
         memory.export(exported, vectors=vectors)
-        assert FORM not in exported.getvalue()
+        assert (FORM in exported.getvalue()) == vectors
         with Memory.open(":memory:", embedder=HashingEmbedder(dim=64)) as other:
             other.enable_late_interaction()
             other.import_(io.StringIO(exported.getvalue()))
@@ -200,11 +207,66 @@ class TestWriting:
             memory.export(exported, vectors=True)
         with open_at(path) as memory:
             memory._embedder = TurnEmbedder(Elsewhere(dim=64))
-            ids = memory.import_(io.StringIO(exported.getvalue()), profile="p").ids
+            without = exported.getvalue().replace(f'"form":"{FORM}"', '"form":"of-another-time"')
+            assert without != exported.getvalue()
+            ids = memory.import_(io.StringIO(without), profile="p").ids
             assert memory.stats()["late_interaction"]["missing"] == 3
         with open_at(path) as memory:
             assert memory.enable_late_interaction().missing == 0
             assert rows_of(memory, [ids[1]])[ids[1]] == expected(TEXTS[0])
+
+    def test_an_export_brings_them(self, memory: Memory, tmp_path: Path) -> None:
+        memory.enable_late_interaction()
+        memory.forget(2)
+        exported, again, plain = io.StringIO(), io.StringIO(), io.StringIO()
+        memory.export(exported, vectors=True)
+        memory.export(plain)
+        assert json.loads(exported.getvalue().splitlines()[0])["version"] == 2
+        assert json.loads(plain.getvalue().splitlines()[0])["version"] == 1
+        with open_at(tmp_path / "new.db", Plain()) as other:  # nothing here could make them
+            assert other.import_(io.StringIO(exported.getvalue())).embedded == 0
+            assert rows_of(other, [1, 2, 3]) == rows_of(memory, [1, 3])
+            assert other.stats()["late_interaction"]["on"]
+            assert other.check().ok
+            other.export(again, vectors=True)
+        assert exported.getvalue().splitlines()[1:] == again.getvalue().splitlines()[1:]
+        with open_at(tmp_path / "new.db") as other:
+            assert other.search("kite").scoring.startswith("late-interaction")
+
+    def test_where_an_export_brings_none_a_new_store_keeps_none(
+        self, memory: Memory, tmp_path: Path
+    ) -> None:
+        exported = io.StringIO()
+        memory.export(exported, vectors=True)
+        with open_at(tmp_path / "new.db", Worth(dim=64)) as other:
+            assert other.import_(io.StringIO(exported.getvalue())).embedded == 0
+            assert not other.stats()["late_interaction"]["on"]
+
+    @pytest.mark.parametrize(
+        ("found", "other", "message"),
+        [
+            ('"row_bytes":64', '"row_bytes":0', "line 1: row_bytes: expected an int >= 1"),
+            ('"row_bytes":64', '"row_bytes":"64"', "line 1: row_bytes: expected an int, got str"),
+            ('"tokens":{', '"tokens":7,"at_":{', "line 1: tokens: expected form and row_bytes"),
+            ('"vectors":{', '"victors":{', "line 1: tokens: expected .* beside vectors"),
+            ('"row_bytes":64', '"row_bytes":63', "line 2: tokens: expected at most 255 rows of 63"),
+            ('"tokens":"', '"tokens":"!', r"line 2: tokens: expected base64"),
+            ('"tokens":{', '"takens":{', "line 2: tokens: the first line does not say"),
+            ('"version":2', '"version":3', "versions up to 2"),
+        ],
+    )
+    def test_an_export_that_does_not_fit_is_refused(
+        self, memory: Memory, found: str, other: str, message: str
+    ) -> None:
+        memory.enable_late_interaction()
+        exported = io.StringIO()
+        memory.export(exported, vectors=True)
+        assert found in exported.getvalue()
+        with (
+            open_at(Path(":memory:")) as new,
+            pytest.raises((ArgumentError, DTypeError, SchemaVersionError), match=message),
+        ):
+            new.import_(io.StringIO(exported.getvalue().replace(found, other, 1)))
 
     def test_a_backup_has_them(self, memory: Memory, tmp_path: Path) -> None:
         memory.enable_late_interaction()
@@ -224,7 +286,7 @@ class TestWriting:
             other.import_(io.StringIO(exported.getvalue()), profile="again")
             with pytest.raises(ArgumentError, match=r"embed_with_tokens\), got hashing-v1"):
                 other.enable_late_interaction()
-        assert sorted(rows_of(memory, range(1, 20))) == [2, 3]
+        assert sorted(rows_of(memory, range(1, 20))) == [2, 3, 6, 7]  # what the file brought
         assert memory.check().ok
         state = memory.enable_late_interaction()
         assert (state.memories, state.missing) == (8, 0)
@@ -285,6 +347,76 @@ STEPS = st.lists(
     ),
     max_size=12,
 )
+
+
+class TestNewStores:
+    def test_they_keep_them_from_the_first_memory_on(self, tmp_path: Path) -> None:
+        with open_at(tmp_path / "new.db", Worth(dim=64)) as memory:
+            assert not memory.stats()["late_interaction"]["on"]
+            one = memory.add(TEXTS[0])
+            (two,) = memory.add_many([{"text": TEXTS[2], "profile": "p"}])
+            assert rows_of(memory, [one, two]) == {
+                one: expected(TEXTS[0]),
+                two: expected(TEXTS[2]),
+            }
+            assert memory.search("kite").scoring.startswith("late-interaction")
+            memory.forget([one])
+            memory.forget(profile="p")
+            one = memory.add("later")
+            assert list(rows_of(memory, [one])) == [one]
+            assert memory.check().ok
+
+    def test_an_import_of_texts_makes_them(self, memory: Memory, tmp_path: Path) -> None:
+        exported = io.StringIO()
+        memory.export(exported)
+        with open_at(tmp_path / "new.db", Worth(dim=64)) as new:
+            new.import_(io.StringIO(exported.getvalue()))
+            assert rows_of(new, [1]) == {1: expected(TEXTS[0])}
+
+    def test_unless_told_not_to(self, tmp_path: Path) -> None:
+        path = tmp_path / "new.db"
+        with open_at(path, Worth(dim=64)) as memory:
+            assert not memory.disable_late_interaction().on
+            assert memory.check().ok
+        with open_at(path, Worth(dim=64)) as memory:
+            memory.add(TEXTS[0])
+            assert rows_of(memory, [1]) == {}
+            assert memory.check(repair=True).ok
+            memory.add(TEXTS[2])
+            assert not memory.stats()["late_interaction"]["on"]
+            assert memory.search("kite").scoring.startswith("default")
+            assert memory.enable_late_interaction().memories == 2
+
+    def test_what_was_made_before_stays_as_it_was(self, path: Path) -> None:
+        with open_at(path, Worth(dim=64)) as memory:
+            memory.forget([1, 2, 3])
+            memory.add(TEXTS[0])
+            assert not memory.stats()["late_interaction"]["on"]
+
+    def test_of_two_who_write_first_the_first_decides(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = tmp_path / "new.db"
+        with open_at(path, Worth(dim=64)) as memory, open_at(path, Plain()) as other:
+            before = token_keeping.may_begin
+
+            def meanwhile(store: Any) -> bool:
+                found = before(store)
+                monkeypatch.undo()
+                other.add("said first")
+                return found
+
+            monkeypatch.setattr(token_keeping, "may_begin", meanwhile)
+            memory.add(TEXTS[0])
+            assert not memory.stats()["late_interaction"]["on"]
+            assert rows_of(memory, [1, 2]) == {}
+            assert memory.check().ok
+
+    def test_an_embedder_that_gives_none_changes_nothing(self, tmp_path: Path) -> None:
+        with open_at(tmp_path / "new.db", Plain()) as memory:
+            memory.add(TEXTS[0])
+            found = memory.search("kite")
+            assert (found.skipped, found.scoring.split(":")[0]) == ((), "default")
 
 
 @given(STEPS)
@@ -411,7 +543,7 @@ class TestErasing:
     @pytest.mark.parametrize("way", ["forget", "update", "disable", "profile", "reembed"])
     def test_not_a_byte_is_left(self, path: Path, way: str) -> None:
         mark = expected(self.MARK)
-        half = mark[DIMS : 2 * DIMS]
+        half = mark[ROW_BYTES : 2 * ROW_BYTES]
         with open_at(path) as memory:
             memory.enable_late_interaction()
             one = memory.add(self.MARK, profile="p")
@@ -478,7 +610,7 @@ class TestChecking:
                 "of the embedder other",
             ),
             (
-                "UPDATE meta SET value = replace(value, 'signs', 'former') "
+                "UPDATE meta SET value = replace(value, 'rotated', 'former') "
                 "WHERE key = 'token vectors'",
                 "of the form 'former",
             ),
@@ -524,6 +656,6 @@ class TestChecking:
         ((record,),) = execute(path, "SELECT value FROM meta WHERE key = 'token vectors'")
         assert json.loads(record) == {
             "form": FORM,
-            "row_bytes": DIMS,
+            "row_bytes": ROW_BYTES,
             "embedder": HashingEmbedder(dim=64).identity,
         }

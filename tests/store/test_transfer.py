@@ -202,7 +202,7 @@ def changed(line: dict[str, Any], **fields: Any) -> dict[str, Any]:
     [
         ([], ArgumentError, "line 1: expected the first line of a riemem export"),
         ([{"text": "t"}], ArgumentError, "line 1: expected the first line"),
-        ([changed(HEAD, version=2), LINE, END], SchemaVersionError, "line 1: .* version 2, .* 1"),
+        ([changed(HEAD, version=3), LINE, END], SchemaVersionError, "line 1: .* version 3, .* 2"),
         ([changed(HEAD, version="1"), LINE, END], ArgumentError, "line 1: version: expected"),
         ([changed(HEAD, version=True), LINE, END], ArgumentError, "line 1: version: expected"),
         ([changed(HEAD, vectors=3), LINE, END], ArgumentError, "line 1: vectors: expected"),

@@ -226,31 +226,35 @@ def realmem_command(
     help="Numbers of memories, separated by commas.",
 )
 @click.option("--cache", type=click.Path(file_okay=False), help="Folder to keep vectors in.")
-@click.option("--late", is_flag=True, help="The memories keep the vectors of tokens.")
+@click.option(
+    "--late/--no-late",
+    default=None,
+    help="Whether the memories keep the vectors of tokens; by default, as a new store does.",
+)
 @embedder_option
 @json_option
 def latency_command(
-    file: str, sizes: str, cache: str | None, late: bool, embedder: str | None, as_json: bool
+    file: str, sizes: str, cache: str | None, late: bool | None, embedder: str | None, as_json: bool
 ) -> None:
     """Time of a search without the embedding, on copies of FILE, a LoCoMo JSON file.
 
     The copies have other names and later dates.
     """
-    from ..embed import MiniLMEmbedder, TokenEmbedder, TokenVectors, render_turn
+    from ..embed import MiniLMEmbedder, TokenEmbedder, render_turn
+    from ..evaluation.embedded import tokens_for
     from ..evaluation.latency import latency_text, measure_latency
     from ..evaluation.locomo import load_locomo
     from ..evaluation.retrieval import embed_benchmark
 
     numbers = _sizes(sizes, "--sizes")
     benchmark = load_locomo(file)
-    tokens: dict[str, TokenVectors] | None = {} if late else None
     with progress("eval") as bar:
         model = load_embedder(embedder) or MiniLMEmbedder()
+        tokens = tokens_for(model) if late is None else {} if late else None
         if late and not isinstance(model, TokenEmbedder):
             raise click.BadParameter("the embedder gives no vectors of tokens", param_hint="--late")
         known = embed_benchmark(model, benchmark, cache=cache, progress=bar, tokens=tokens)
-    ranking = "late-interaction" if late else "default"
-    rows = measure_latency(benchmark, known, render_turn, numbers, ranking=ranking, tokens=tokens)
+    rows = measure_latency(benchmark, known, render_turn, numbers, tokens=tokens)
     emit(as_json, {"rows": rows}, lambda: latency_text(rows))
 
 

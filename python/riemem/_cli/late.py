@@ -19,15 +19,18 @@ __all__ = ["COMMANDS"]
 def late_command(opener: Opener, what: str, as_json: bool) -> None:
     """Compare word with word in searches; it needs the vectors of all memories' tokens.
 
-    on makes those that are missing, for all profiles, and keeps them for all that is added later;
-    Ctrl-C stops it, and the next on goes on. off erases them.
+    A new store keeps them. on is for one that does not: it makes those that are missing, for all
+    profiles, and keeps them for all that is added later; Ctrl-C stops it, and the next on goes on.
+    off erases them, and before the first memory says that none will be kept.
     """
     if what == "status":
         with opener.open() as memory:
             state = memory.stats()["late_interaction"]
         emit(as_json, {"late_interaction": state}, _shown(state))
         return
-    with replace(opener, readonly=False).open() as memory, progress("late-interaction") as bar:
+    # A store that does not exist yet can be told what it will not keep.
+    writing = replace(opener, readonly=False, create=what == "off")
+    with writing.open() as memory, progress("late-interaction") as bar:
         if what == "on":
             memory.enable_late_interaction(progress=bar)
         else:

@@ -15,6 +15,7 @@ from ..embed import Embedder, load_embedder
 from ..memory import Memory
 from ..retrieval.fusion import CHANNELS, Ranking, rankings
 from ..store import feedback
+from .embedded import tokens_for
 from .hybrid import KnownVectors, evidence_inside, rank_all, remember, turn_tokens
 from .lives import rank_lives
 from .locomo import Conversation, Question, load_locomo
@@ -23,7 +24,6 @@ from .retrieval import embed_benchmark
 
 __all__ = ["Ablation", "layers", "run_ablation"]
 
-BASES = ("default", "slm-v3")
 TRUST = 2.0
 #: Rows after uses and maintenances (:func:`riemem.evaluation.lives.rank_lives`), by base.
 LIVES = {
@@ -90,8 +90,14 @@ def _wide(column: str) -> int:
     return max(len(column), 5)
 
 
-def layers() -> dict[str, tuple[str, Ranking]]:
+def _default(*, late: bool) -> Ranking:
+    return rankings["late-interaction" if late else "default"]
+
+
+def layers(*, late: bool = False) -> dict[str, tuple[str, Ranking]]:
     """Return (base, ranking) of each row that is a ranking.
+
+    With `late` the default is that of a store that keeps token vectors.
 
     Examples
     --------
@@ -99,16 +105,17 @@ def layers() -> dict[str, tuple[str, Ranking]]:
     ['default', 'without dense', 'without lexical']
     """
     found: dict[str, tuple[str, Ranking]] = {}
-    default, paper = (rankings[name] for name in BASES)
+    default, paper = _default(late=late), rankings["slm-v3"]
     found["default"] = ("default", default)
     for name in CHANNELS:
         if name in default.weights:
-            rest = {key: value for key, value in default.weights.items() if key != name}
-            found[f"without {name}"] = ("default", replace(default, weights=rest))
-    found["without neighbours"] = ("default", replace(default, kernel={}))
-    found["without supersedes"] = ("default", replace(default, superseded=False))
-    trusting = {**default.weights, "trust": TRUST}
-    found[f"with trust, weight {TRUST:g}"] = ("default", replace(default, weights=trusting))
+            found[f"without {name}"] = ("default", default.without(name))
+    found["without neighbours"] = ("default", default.changed(kernel={}))
+    found["without supersedes"] = ("default", default.changed(superseded=False))
+    found[f"with trust, weight {TRUST:g}"] = (
+        "default",
+        default.reweighed(lambda _, weight: weight, trust=TRUST),
+    )
     found["slm-v3"] = ("slm-v3", paper)
     for name in paper.weights:
         rest = {key: value for key, value in paper.weights.items() if key != name}
@@ -156,14 +163,16 @@ def run_ablation(
     """
     benchmark = load_locomo(path)
     model = load_embedder(embedder)
-    known = embed_benchmark(model, benchmark, cache=cache, progress=progress)
+    tokens = tokens_for(model)
+    late = tokens is not None
+    known = embed_benchmark(model, benchmark, cache=cache, progress=progress, tokens=tokens)
     count, _ = models.token_counter()
-    chosen = layers()
+    chosen, default = layers(late=late), _default(late=late)
     taught = "with feedback"
     values: dict[str, list[dict[str, float]]] = {name: [] for name in (*chosen, taught, *LIVES)}
     conflicts = superseded = 0
     for conversation in benchmark.conversations:
-        make = functools.partial(remember, conversation, KnownVectors(model, known))
+        make = functools.partial(remember, conversation, KnownVectors(model, known, tokens or {}))
         questions = conversation.questions
         with make() as memory:
             found = memory.conflicts()
@@ -172,8 +181,8 @@ def run_ablation(
             ranked = rank_all(
                 memory, [q.text for q in questions], {n: r for n, (_, r) in chosen.items()}
             )
-        ranked[taught] = _with_feedback(questions, make)
-        lives = rank_lives(conversation, make)
+        ranked[taught] = _with_feedback(questions, make, default)
+        lives = rank_lives(conversation, make, default)
         ranked |= {name: lives[name] for name in LIVES}
         _measure(values, ranked, conversation, turn_tokens(conversation, count))
     names = list(chosen)
@@ -200,7 +209,7 @@ def run_ablation(
     )
 
 
-def _with_feedback(questions: Sequence[Question], make: Make) -> list[list[int]]:
+def _with_feedback(questions: Sequence[Question], make: Make, default: Ranking) -> list[list[int]]:
     """Rank each half of the questions with the weights that judging the other half gave."""
     ranked: list[list[int]] = [[] for _ in questions]
     for half in (0, 1):
@@ -214,17 +223,20 @@ def _with_feedback(questions: Sequence[Question], make: Make) -> list[list[int]]
                 if hits and hits[0].id not in gold:
                     memory.feedback(question.text, hits[0].id, useful=False)
             factors = feedback.weights(memory._store, memory.profile)
-            default = rankings["default"]
-            weights = {name: w * factors.get(name, 1.0) for name, w in default.weights.items()}
+            known = _weighed(default, factors)
             asked = range(half, len(questions), 2)
             own = rank_all(
                 memory,
                 [questions[i].text for i in asked],
-                {"taught": replace(default, weights=weights)},
+                {"taught": known},
             )
             for i, rows in zip(asked, own["taught"], strict=True):
                 ranked[i] = rows
     return ranked
+
+
+def _weighed(ranking: Ranking, factors: Mapping[str, float]) -> Ranking:
+    return ranking.reweighed(lambda name, weight: weight * factors.get(name, 1.0))
 
 
 def _measure(

@@ -13,13 +13,26 @@ from numpy.typing import NDArray
 
 from ..embed import Embedder, TokenEmbedder, TokenVectors
 from ..errors import CancelledError
+from ..retrieval.embedding import TurnEmbedder
 from ..retrieval.token_rows import DIMS, FORM, rounded, telling
 
-__all__ = ["Progress", "compared", "embed_texts", "read_tokens", "write_tokens"]
+__all__ = ["Progress", "compared", "embed_texts", "read_tokens", "tokens_for", "write_tokens"]
 
 _BATCH = 64
 
 Progress = Callable[[int, int], object]
+
+
+def tokens_for(model: Embedder) -> dict[str, TokenVectors] | None:
+    """Return where the tokens of texts go, if a new memory would keep them; else None.
+
+    Examples
+    --------
+    >>> from riemem.embed import HashingEmbedder
+    >>> tokens_for(HashingEmbedder(dim=8)) is None
+    True
+    """
+    return {} if TurnEmbedder(model).tokens_by_default() else None
 
 
 def embed_texts(
@@ -106,7 +119,7 @@ def compared(text: str, tokens: TokenVectors) -> TokenVectors:
     >>> tokens = TokenVectors(place, place + 2, np.eye(3, 128, dtype=np.float32))
     >>> found = compared("a sea", tokens)
     >>> found.starts.tolist(), found.vectors.shape
-    ([2], (1, 64))
+    ([2], (1, 512))
     """
     own = telling(text, tokens)
     return _of_rows(tokens.starts[own], tokens.ends[own], rounded(tokens.vectors[own]))

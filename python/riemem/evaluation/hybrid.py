@@ -51,6 +51,11 @@ class KnownVectors:
         """That of `model`."""
         return self.model.max_tokens
 
+    @property
+    def tokens_by_default(self) -> bool:
+        """Whether any are known."""
+        return bool(self.tokens)
+
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return the known vectors, and the model's for texts that are not known."""
         fresh = [text for text in texts if text not in self.known]
@@ -118,28 +123,27 @@ def instant(when: str | None) -> str:
 def variants(names: Sequence[str] | None = None, *, late: bool = False) -> dict[str, Ranking]:
     """Return what is measured: channels alone, the default without each, every ranking.
 
-    With `late` also the one that compares tokens.
+    With `late` the default is that of a store that keeps token vectors; "without late" is that of
+    one that keeps none.
 
     Examples
     --------
     >>> [name for name in variants() if name.startswith("only")][:2]
     ['only dense', 'only lexical']
     """
-    default = rankings["default"]
+    default = rankings["late-interaction" if late else "default"]
     own = [name for name in CHANNELS if name in default.weights]
     chosen: dict[str, Ranking] = {}
     for name in ("dense", "lexical", "names", "temporal", "entities", "profile"):
         chosen[f"only {name}"] = Ranking(name, {name: 1.0})
-    for name in own:  # what is left out is left out of the first pass of "likeness", too
-        rest = {key: value for key, value in default.weights.items() if key != name}
-        chosen[f"without {name}"] = replace(default, weights=rest)
-    chosen["without neighbours"] = replace(default, kernel={}, answers=0.0)
-    chosen["without answers"] = replace(default, answers=0.0)
-    chosen["without brevity"] = replace(default, brevity=(0.0, 1))
-    for name in ("half", "slm-v3", "default"):
+    for name in own:  # what is left out is left out of what comes before, too
+        chosen[f"without {name}"] = default.without(name)
+    chosen["without neighbours"] = default.changed(kernel={}, answers=0.0)
+    chosen["without answers"] = default.changed(answers=0.0)
+    chosen["without brevity"] = default.changed(brevity=(0.0, 1))
+    for name in ("half", "slm-v3"):
         chosen[name] = rankings[name]
-    if late:
-        chosen["late-interaction"] = rankings["late-interaction"]
+    chosen["default"] = default
     if names is not None:
         chosen = {name: chosen[name] for name in names}
     return chosen

@@ -23,7 +23,9 @@ Make = Callable[[], Memory]
 TAUGHT_DAYS = 14
 
 
-def rank_lives(conversation: Conversation, make: Make) -> Rankings:
+def rank_lives(
+    conversation: Conversation, make: Make, default: Ranking = rankings["default"]
+) -> Rankings:
     """Return, by variant, for every question all rows that may answer, best first.
 
     The questions are parted into two halves. For the answers to one half, the turns that answer the
@@ -36,14 +38,16 @@ def rank_lives(conversation: Conversation, make: Make) -> Rankings:
     conversation : Conversation
     make : callable
         Returns a new memory of the conversation.
+    default : Ranking
+        Of the rows "asleep".
     """
     chosen = {
         "taught fisher-rao": (rankings["fisher-rao"], None, True),
         "taught slm-v3": (rankings["slm-v3"], None, True),
-        "asleep half-life": (rankings["default"], "half-life", False),
-        "asleep langevin": (rankings["default"], "langevin", False),
-        "asleep half-life, taught": (rankings["default"], "half-life", True),
-        "asleep langevin, taught": (rankings["default"], "langevin", True),
+        "asleep half-life": (default, "half-life", False),
+        "asleep langevin": (default, "langevin", False),
+        "asleep half-life, taught": (default, "half-life", True),
+        "asleep langevin, taught": (default, "langevin", True),
     }
     found: Rankings = {name: [[] for _ in conversation.questions] for name in chosen}
     for half in (0, 1):

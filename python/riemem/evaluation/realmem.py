@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from .. import models
-from ..embed import Embedder, TokenEmbedder, TokenVectors, load_embedder
+from ..embed import Embedder, load_embedder
 from ..errors import ArgumentError
 from ..memory import Memory
 from ..retrieval.embedding import DEFAULT_RENDERING, TurnEmbedder
 from ..retrieval.fusion import Ranking, rankings
 from ..store import Store
-from .embedded import Progress, embed_texts
+from .embedded import Progress, embed_texts, tokens_for
 from .hybrid import BUDGETS, KnownVectors, rank_all, variants
 from .locomo import _get, _kind, _read_json
 from .metrics import paired_bootstrap, shown_interval
@@ -29,17 +29,6 @@ from .metrics import paired_bootstrap, shown_interval
 __all__ = ["Persona", "RealMemReport", "load_realmem", "run_realmem"]
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
-_METHODS: Mapping[str, Ranking] = {
-    "cosine": rankings["cosine"],
-    "bm25": rankings["lexical"],
-    "whitened cosine": rankings["dense"],
-    # "only dense" and "only lexical" are the two before under other names.
-    **{
-        name: rule
-        for name, rule in variants().items()
-        if name not in ("only dense", "only lexical")
-    },
-}
 _RANKS = ("hit@1", "hit@5", "hit@10", "recall@5", "recall@10", "all@10", "mrr")
 _INSIDE = tuple(f"inside {b}" for b in BUDGETS)
 METRICS = _RANKS + _INSIDE
@@ -202,16 +191,12 @@ def run_realmem(
     """
     if isinstance(paths, (str, bytes, os.PathLike)) or not paths:
         raise ArgumentError(f"paths: expected one file or more in a sequence, got {paths!r}")
-    chosen = _METHODS if methods is None else methods
     personas = [load_realmem(path) for path in paths]
     model = load_embedder(embedder)
     turns = TurnEmbedder(model)
     texts = [_texts(persona, turns, model) for persona in personas]
-    tokens: dict[str, TokenVectors] | None = None
-    if isinstance(model, TokenEmbedder):
-        tokens = {}
-        if methods is None:
-            chosen = {**chosen, "late-interaction": rankings["late-interaction"]}
+    tokens = tokens_for(model)
+    chosen = _methods(late=tokens is not None) if methods is None else methods
     vectors = embed_texts(model, texts, progress, None if cache is None else Path(cache), tokens)
     count, counter = models.token_counter()
     values: dict[str, list[dict[str, float]]] = {name: [] for name in chosen}
@@ -230,6 +215,17 @@ def run_realmem(
             row[f"minus_{base}"] = paired_bootstrap(np.array(difference))
         report.rows.append(row)
     return report
+
+
+def _methods(*, late: bool) -> dict[str, Ranking]:
+    found = {
+        "cosine": rankings["cosine"],
+        "bm25": rankings["lexical"],
+        "whitened cosine": rankings["dense"],
+    }
+    # "only dense" and "only lexical" are the two before under other names.
+    same = ("only dense", "only lexical")
+    return found | {n: rule for n, rule in variants(late=late).items() if n not in same}
 
 
 def _about(persona: Persona) -> dict[str, Any]:
@@ -269,8 +265,6 @@ def _ask(
         by_session.setdefault(question.session, []).append(question)
     store = Store.open(":memory:")
     with Memory(store, TurnEmbedder(embedder, DEFAULT_RENDERING), "default") as memory:
-        if embedder.tokens:
-            memory.enable_late_interaction()
         for i, session in enumerate(persona.sessions):
             asked = by_session.get(i, [])
             if asked:

@@ -12,16 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import models
-from ..embed import RENDERINGS, Embedder, TokenEmbedder, TokenVectors, load_embedder
+from ..embed import RENDERINGS, Embedder, TokenVectors, load_embedder
 from ..errors import ArgumentError
 from ..fisher_rao import fisher_rao_search, signal_variance
 from ..metric import FisherMetric
 from ..presets import Preset
 from ..presets import presets as all_presets
-from ..retrieval.fusion import rankings as searches
 from ..retrieval.lexical import LexicalIndex
 from ..scoring import TopK, search
-from .embedded import Progress, embed_texts
+from .embedded import Progress, embed_texts, tokens_for
 from .hybrid import (
     BUDGETS,
     KnownVectors,
@@ -118,9 +117,7 @@ def run_locomo(
     audited, changes = (None, None) if audit is None else apply_audit(benchmark, audit)
     model = load_embedder(embedder)
     texts = _texts(benchmark, rendering)
-    tokens: dict[str, TokenVectors] | None = None
-    if presets is None and isinstance(model, TokenEmbedder):
-        tokens = {}
+    tokens = tokens_for(model) if presets is None else None
     vectors = embed_texts(
         model, texts, progress, Path(cache) if cache is not None else None, tokens
     )
@@ -135,7 +132,6 @@ def run_locomo(
         for text, row in zip(group, rows, strict=True)
     }
     packed: list[list[float]] = []
-    default = searches["default"]  # as such: its name means another where tokens are kept
     if presets is None:
         for conversation, ranking in zip(benchmark.conversations, rankings, strict=True):
             embedder = KnownVectors(model, known, tokens or {})
@@ -143,15 +139,11 @@ def run_locomo(
             with make() as memory:
                 asked = [question.text for question in conversation.questions]
                 said = [turn.text for turn in conversation.turns]
-                if tokens:
-                    memory.enable_late_interaction()
                 ranking |= rank_all(memory, asked, variants(late=bool(tokens)), said)
                 if recall:
-                    packed += [
-                        in_recall(memory, q.text, q.gold, default) for q in conversation.answerable
-                    ]
+                    packed += [in_recall(memory, q.text, q.gold) for q in conversation.answerable]
             if lives:
-                ranking |= rank_lives(conversation, make)
+                ranking |= rank_lives(conversation, make, variants(late=bool(tokens))["default"])
     count, counter = models.token_counter()
     sizes = [turn_tokens(conversation, count) for conversation in benchmark.conversations]
     return Report(
@@ -174,7 +166,7 @@ def run_locomo(
         else {},
         latency=[]
         if latency is None
-        else measure_latency(benchmark, known, RENDERINGS[rendering], latency),
+        else measure_latency(benchmark, known, RENDERINGS[rendering], latency, tokens=tokens),
     )
 
 

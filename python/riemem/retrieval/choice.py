@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from riemem.errors import BackendUnavailableError
 from riemem.retrieval.dates import require_calendar
 from riemem.retrieval.embedding import TurnEmbedder
 from riemem.retrieval.fusion import Ranking, as_ranking, rankings
-from riemem.retrieval.token_rows import DIMS, FORM
+from riemem.retrieval.token_rows import FORM, ROW_BYTES
 from riemem.store import Store
 from riemem.store.remembered import remembered
 from riemem.store.token_vectors import Kept, kept_form
@@ -47,10 +45,10 @@ def choose(
     kept = remembered(store, "kept form", kept_form, mark)
     if kept is None:
         reason = "the store keeps no token vectors; see Memory.enable_late_interaction"
-        return (rule, ()) if by_default else (_without(rule), (f"late: {reason}",))
+        return (rule, ()) if by_default else (rule.finder, (f"late: {reason}",))
     wrong = _unlike(kept, embedder)
     if wrong:
-        return _without(rule), (f"late: {wrong}",)
+        return rule.finder, (f"late: {wrong}",)
     return rankings["late-interaction"] if by_default else rule, ()
 
 
@@ -71,16 +69,9 @@ def unavailable() -> list[str]:
 
 def _unlike(kept: Kept, embedder: TurnEmbedder) -> str:
     """Why the question's tokens cannot be compared with those of the store; empty if they can."""
-    if (kept.form, kept.row_bytes) != (FORM, DIMS):
+    if (kept.form, kept.row_bytes) != (FORM, ROW_BYTES):
         return f"the store's token vectors are of the form {kept.form}, this version makes {FORM}"
     own = embedder.identity().embedder
     if kept.embedder != own:
         return f"the store's token vectors are of the embedder {kept.embedder}, this is {own}"
     return "" if embedder.gives_tokens() else "the embedder gives no vectors of tokens"
-
-
-def _without(rule: Ranking) -> Ranking:
-    if rule is rankings["late-interaction"]:
-        return rankings["default"]
-    own = {name: weight for name, weight in rule.weights.items() if name != "late"}
-    return replace(rule, weights=own) if own else rule

@@ -43,7 +43,8 @@ class TurnEmbedder:
     spec : Embedder, str, path or None
         As for :func:`riemem.embed.load_embedder`; any object with ``identity``, ``dim`` and
         ``embed`` will do; ``windows``, ``embed_queries``, ``embed_with_tokens`` and
-        ``embed_queries_with_tokens`` are used where they exist.
+        ``embed_queries_with_tokens`` are used where they exist, and so is ``tokens_by_default``
+        (:class:`riemem.embed.TokenEmbedder`).
     rendering : str
         A key of :data:`riemem.embed.RENDERINGS`.
 
@@ -151,6 +152,10 @@ class TurnEmbedder:
     def gives_tokens(self) -> bool:
         """Whether the embedder gives the vectors of tokens as well."""
         return callable(getattr(self._get(), "embed_with_tokens", None))
+
+    def tokens_by_default(self) -> bool:
+        """Whether a new store keeps them: where there are any, unless the embedder says False."""
+        return self.gives_tokens() and bool(getattr(self._get(), "tokens_by_default", True))
 
     def embed_query(self, query: str, *, tokens: bool = False) -> Embedded:
         """Return a query's vector; of a query longer than the window the beginning counts.

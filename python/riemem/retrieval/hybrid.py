@@ -26,9 +26,8 @@ from riemem.retrieval.fusion import (
     Ranking,
     as_ranking,
     fuse,
-    with_late,
 )
-from riemem.retrieval.late import compare
+from riemem.retrieval.late import compare, in_new_order
 from riemem.retrieval.names import speaker_scores
 from riemem.retrieval.narrowing import adds_up, top
 from riemem.retrieval.opening import first_person_scores, opening_scores
@@ -72,8 +71,9 @@ class Gathered:
         the best. Only they and what lends to them are sure to have an exact dense score.
     edges : Edges
         What supersedes what; none for a ranking that does not ask.
-    others : (Ranking, Fused) or None
-        What that ranking gives without the channel "late", where that ran.
+    found : (Fused, (c,) int64 ndarray) or None
+        What the ranking's finder gives, and the positions of those that were compared word by
+        word; None where none was.
     """
 
     view: CorpusView
@@ -84,7 +84,7 @@ class Gathered:
     scoring: str
     rows: Ids | None = None
     edges: Edges = _NO_EDGES
-    others: tuple[Ranking, Fused] | None = None
+    found: tuple[Fused, Ids] | None = None
 
 
 class HybridChannel:
@@ -180,7 +180,8 @@ class HybridChannel:
 
         With `narrow` only rows that can be among the k best are sure to have their dense score.
         """
-        wanted = ranking.weights
+        finder = ranking.finder
+        wanted = {**ranking.weights, **finder.weights}
         late = "late" in wanted
         if late:  # it puts those in another order
             k = max(k, ranking.late[0])
@@ -198,7 +199,7 @@ class HybridChannel:
                 allowed=allowed,
                 few=few,
                 best=max(2 * k, 256),
-                nearly=narrow and adds_up(ranking),
+                nearly=narrow and adds_up(ranking) and adds_up(finder),
                 tokens=late,
                 mark=mark,
             )
@@ -255,21 +256,26 @@ class HybridChannel:
         kind = query_kind(query)
         rows = None
         if found is not None:
-            case = Case(ranking, kind, view, passes, channels, found, self._rows_of)
+            case = Case(finder, kind, view, passes, channels, found, self._rows_of)
             if found.off > 0.0:
                 rows = nearly_best(case, k, edges)
-            elif found.rows is not None and ranking.method == "sum":
+            elif found.rows is not None and finder.method == "sum":
                 rows = best_of_many(case, k)
-            if found.off == 0.0 and ranking.without_likeness is not ranking:
+            if found.off == 0.0 and finder.without_likeness is not finder:
                 channels["likeness"] = case.alike(rows).scores(rows)
                 if found.uncentred:
                     channels["likeness"] = _centred(channels["likeness"], view.alive)
-        others = None
+        compared = None
         if late and passes.any():
             asked = self._embedder.embed_query(query, tokens=True) if found is None else found.asked
-            others = (ranking, fuse(ranking, channels, view, passes, kind, rows))
-            notes += compare(query, asked.tokens, others, view, channels, self._store)
-        return Gathered(view, passes, channels, tuple(notes), kind, scoring, rows, edges, others)
+            first = fuse(finder, channels, view, passes, kind, rows)
+            best, lacking = compare(
+                query, asked.tokens, first, ranking.late, view, channels, self._store
+            )
+            notes += lacking
+            if best is not None:
+                compared = (first, best)
+        return Gathered(view, passes, channels, tuple(notes), kind, scoring, rows, edges, compared)
 
     def shown(self, ids: Sequence[int], mark: int | None) -> dict[int, Shown]:
         """Return what is shown of memories that exist, within a reading.
@@ -287,11 +293,11 @@ class HybridChannel:
     def join(query: str, ranking: Ranking, gathered: Gathered) -> Fused:
         """Join what was gathered; see :func:`riemem.retrieval.fusion.fuse`."""
         view, passes = gathered.view, gathered.passes
-        channels, kind, others = gathered.channels, gathered.kind, gathered.others
-        if others is not None and others[0] is ranking:
-            fused = with_late(others[1], ranking, channels, view, passes, kind)
+        channels, kind = gathered.channels, gathered.kind
+        if gathered.found is None:
+            fused = fuse(ranking.finder, channels, view, passes, kind, gathered.rows)
         else:
-            fused = fuse(ranking, channels, view, passes, kind, gathered.rows)
+            fused = in_new_order(*gathered.found, ranking, channels, view, passes, kind)
         rows, scores, shares = fused.rows, fused.scores, dict(fused.shares)
         if ranking.bridges and gathered.kind == "multi-hop":
             bridges = bridge_scores(query, view, passes)[rows]

@@ -9,10 +9,11 @@ from riemem.errors import CancelledError, EmbedderMismatchError, ModelNotFoundEr
 from riemem.foreign.reading import Foreign, Skipped
 from riemem.retrieval.embedding import MAX_CHUNKS, Progress, TurnEmbedder
 from riemem.retrieval.token_keeping import embed_and_write, keeps_tokens, tokens_of
+from riemem.retrieval.token_rows import FORM, ROW_BYTES
 from riemem.store import Store
 from riemem.store.exchange import Incoming, Parcel
 from riemem.store.sqlite import Identity, require_identity
-from riemem.store.token_vectors import KeepsTokens, Tokens
+from riemem.store.token_vectors import KeepsTokens, Tokens, may_begin
 from riemem.store.writes import Origin, already_there, insert, never_held_any
 
 __all__ = ["ForeignImport", "Imported", "foreign_receipt", "import_parcel"]
@@ -158,7 +159,8 @@ def import_parcel(
                 tokens=tokens,
             )
 
-        stored = _store(store, embedder, fresh, None if again else owner, progress, write)
+        given = None if again else owner
+        stored = _store(store, embedder, fresh, given, parcel, progress, write)
         ids |= {item.id: new for item, new in zip(fresh, stored, strict=True)}
     count = len(set(ids.values()) - set(known.values()))
     return _receipt(ids, all(a == b for a, b in ids.items()), count, known, again, False)
@@ -203,12 +205,14 @@ def _store(
     embedder: TurnEmbedder,
     fresh: Sequence[Incoming],
     owner: Identity | None,
+    parcel: Parcel,
     progress: Progress | None,
     write: Callable[[Sequence[Sequence[bytes]], Tokens | None], list[int]],
 ) -> list[int]:
     """Write what came, with tokens where the store keeps some.
 
-    `owner` is whose vectors came with it; None: they are made.
+    `owner` is whose vectors came with it; None: they are made. A new store keeps tokens if the file
+    brings them: to make them would take as long as to embed every text.
     """
     stopped = CancelledError("import: stopped by progress; nothing was stored")
     turns = [(d.text, d.speaker, d.when, d.metadata) for d in (item.draft for item in fresh)]
@@ -219,19 +223,20 @@ def _store(
         return stored
     given = _given(fresh)
     rows: list[bytes | None] = []
-    if keeps_tokens(store):
-        # Tokens are in no export. The vectors of the file stay as they are, bit for bit.
-        if _gives_tokens(embedder, owner):
-            if embedder.embed_turns(turns, progress, tokens=rows) is None:
-                raise stopped
-        else:
-            rows = [None] * len(fresh)
-    elif progress is not None and progress(len(fresh), len(fresh)) is False:
-        raise stopped
+    brought = (parcel.form, parcel.row_bytes) == (FORM, ROW_BYTES)
+    begin = brought and may_begin(store)
+    if (kept := begin or keeps_tokens(store)) and not brought and _gives_tokens(embedder, owner):
+        # The vectors of the file stay as they are, bit for bit.
+        if embedder.embed_turns(turns, progress, tokens=rows) is None:
+            raise stopped
+    else:
+        rows = [item.tokens if brought else None for item in fresh] if kept else []
+        if progress is not None and progress(len(fresh), len(fresh)) is False:
+            raise stopped
     try:
-        return write(given, tokens_of(rows) if rows else None)
+        return write(given, tokens_of(rows, begin=begin) if rows else None)
     except KeepsTokens:
-        return _store(store, embedder, fresh, owner, progress, write)
+        return _store(store, embedder, fresh, owner, parcel, progress, write)
 
 
 def _gives_tokens(embedder: TurnEmbedder, owner: Identity) -> bool:

@@ -13,19 +13,22 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from riemem import _backend
 from riemem.retrieval.channel import Ids
-from riemem.retrieval.corpus import CorpusView, Floats
-from riemem.retrieval.fusion import Fused, Ranking
+from riemem.retrieval.corpus import CorpusView, Floats, Mask
+from riemem.retrieval.fusion import Fused, Ranking, fuse
 from riemem.retrieval.names import named_words
 from riemem.retrieval.narrowing import top
-from riemem.retrieval.token_rows import DIMS, SCALE, Tokens, read_rows, token_rows
+from riemem.retrieval.token_rows import ROW_BYTES, UNIT, Tokens, read_rows, told_rows
 from riemem.store import Store
 from riemem.store.token_vectors import token_rows_of
 
-__all__ = ["NEAR", "compare", "late_scores", "maxima", "question_rows"]
+__all__ = ["NEAR", "compare", "in_new_order", "late_scores", "maxima", "question_rows"]
 
 #: How many turns before and after a turn its words are looked for.
 NEAR = 2
+
+_BESIDE = np.array([d for d in range(-NEAR, NEAR + 1) if d])
 
 Bytes = npt.NDArray[np.int8]
 
@@ -33,11 +36,12 @@ Bytes = npt.NDArray[np.int8]
 def compare(
     query: str,
     tokens: Tokens | None,
-    first: tuple[Ranking, Fused],
+    first: Fused,
+    options: tuple[int, float],
     view: CorpusView,
     channels: dict[str, Floats],
     store: Store,
-) -> list[str]:
+) -> tuple[Ids | None, list[str]]:
     """Put the channel's score of every row into `channels`, or return why there is none.
 
     Parameters
@@ -45,29 +49,38 @@ def compare(
     query : str
     tokens : TokenVectors or None
         Of the query, or of its beginning.
-    first : (Ranking, Fused)
-        What the other channels give together, and by which ranking.
+    first : Fused
+        What finds the memories that are compared.
+    options : (int, float)
+        How many of the best are, and what a word beside a turn counts.
     view : CorpusView
     channels : dict of str to (n,) float64 ndarray
         "late" is set: 0 for what was not compared; see :func:`late_scores`.
     store : Store
+
+    Returns
+    -------
+    (c,) int64 ndarray or None
+        The positions in `first` of what was compared, ascending; None where nothing could be.
+    list of str
+        Why not.
 
     Notes
     -----
     Reads what it compares and nothing else, by one statement.
     """
     if tokens is None:
-        return ["late: the embedder gives no vectors of tokens"]
+        return None, ["late: the embedder gives no vectors of tokens"]
     question = question_rows(query, tokens, view)
     if not len(question):
-        return ["late: the query has no word to compare"]
-    rule, fused = first
-    best = fused.rows[top(fused.scores, view.ids[fused.rows], rule.late[0])]
+        return None, ["late: the query has no word to compare"]
+    best = np.sort(top(first.scores, view.ids[first.rows], options[0]))
+    rows = first.rows[best]
     with store.reading() as connection:
-        texts = token_rows_of(connection, view.ids[best].tolist())
+        texts = token_rows_of(connection, view.ids[rows].tolist())
     channels["late"] = np.zeros(len(view))
-    channels["late"][best] = late_scores(question, texts, view, best, rule.late[1])
-    return []
+    channels["late"][rows] = late_scores(question, texts, view, rows, options[1])
+    return best, []
 
 
 def question_rows(query: str, tokens: Tokens, view: CorpusView) -> Bytes:
@@ -75,11 +88,13 @@ def question_rows(query: str, tokens: Tokens, view: CorpusView) -> Bytes:
 
     Who said it is for the channel "names"; the vectors of names are near to each other.
     """
-    return read_rows(token_rows(query, tokens, without=named_words(query, view)))
+    return told_rows(query, tokens, without=named_words(query, view))
 
 
 def maxima(question: Bytes, texts: Sequence[bytes]) -> Floats:
     """Return the largest product of each row of a question with the rows of each text.
+
+    ``max over rows b of sum over j of q_j (2 b_j - 1)``, b_j = bit j.
 
     Parameters
     ----------
@@ -94,24 +109,18 @@ def maxima(question: Bytes, texts: Sequence[bytes]) -> Floats:
 
     Notes
     -----
-    O(m t DIMS) for t rows in all. A product is at most ``64 * 127^2 < 2^24``: single precision
-    adds it up without rounding, in any order.
+    O(m t DIMS) for t rows in all.
 
     Examples
     --------
-    >>> row = np.zeros((1, DIMS), np.int8)
+    >>> row = np.zeros((1, 512), np.int8)
     >>> row[0, :2] = 100, 10
-    >>> maxima(row, [row.tobytes() + bytes(DIMS), b""]).tolist()
-    [[10100.0, -inf]]
+    >>> maxima(row, [bytes([1]) + bytes(63), b""]).tolist()
+    [[90.0, -inf]]
     """
-    found = np.full((len(question), len(texts)), -np.inf)
-    counts = np.array([len(text) for text in texts], np.int64) // DIMS
-    own = np.flatnonzero(counts)
-    if own.size and len(question):
-        rows = read_rows(b"".join(texts)).astype(np.float32)
-        products = rows @ question.astype(np.float32).T
-        starts = (np.cumsum(counts) - counts)[own]
-        found[:, own] = np.maximum.reduceat(products, starts, axis=0).T
+    counts = np.array([len(text) for text in texts], np.int64) // ROW_BYTES
+    found = _backend.core.max_sim(question, read_rows(b"".join(texts)), counts).astype(np.float64)
+    found[:, counts == 0] = -np.inf
     return found
 
 
@@ -121,8 +130,8 @@ def late_scores(
     """Score some rows by how near each word of a question comes to a word in or beside them.
 
     ``s_i = mean over words q of max(m_qi, beside * m_qj for turns j up to NEAR before or after i)``
-    with ``m_qi = max over tokens t of i of q . t``, of the rows that are compared; returned is
-    s_i less the smallest of them.
+    with ``m_qi = max over tokens t of i of q . sign(t) / UNIT``, nearly their cosine, of the rows
+    that are compared; returned is s_i less the smallest of them.
 
     Parameters
     ----------
@@ -149,16 +158,61 @@ def late_scores(
     has = np.isfinite(own[0]) if len(own) else np.zeros(rows.size, np.bool_)
     if not has.any():
         return np.zeros(rows.size)
-    place = np.full(len(view) + 1, rows.size, np.int64)  # the last for no such turn
-    place[rows] = np.arange(rows.size)
+    order = np.argsort(rows)
+    near = view.beside.lane[view.beside.place[rows][:, None] + _BESIDE]
+    place = np.searchsorted(rows, near, sorter=order)
+    place[place == rows.size] = 0
+    place = order[place]
+    place[rows[place] != near] = rows.size  # the last for no such turn
     lent = np.append(beside * own, np.full((len(own), 1), -np.inf), axis=1)
-    best = own
-    for near in (*view.beside.before[:NEAR], *view.beside.after[:NEAR]):
-        best = np.maximum(best, lent[:, place[near[rows]]])
-    scores = best.sum(axis=0)[has] / (len(own) * SCALE**2)
+    best = np.maximum(own, lent[:, place].max(axis=2))
+    scores = best.sum(axis=0)[has] / (len(own) * UNIT)
     values = np.empty(rows.size)
     values[has] = scores
     # Summed by id: in whatever order the rows came.
     values[~has] = scores[np.argsort(ids[has])].mean()
     values -= scores.min()
     return values
+
+
+def in_new_order(
+    first: Fused,
+    best: Ids,
+    ranking: Ranking,
+    channels: Mapping[str, Floats],
+    view: CorpusView,
+    passes: Mask,
+    kind: str,
+) -> Fused:
+    """Give the best of a first ranking the scores of a second, and the rest its place behind.
+
+    Parameters
+    ----------
+    first : Fused
+    best : (c,) int64 ndarray
+        Their positions in it; no other has a larger score.
+    ranking : Ranking
+        The second; other parameters as for :func:`riemem.retrieval.fusion.fuse`.
+
+    Returns
+    -------
+    Fused
+        Of all rows of `first`. From the scores of the rest so much is taken, as their share of
+        "late", that none is above the least of the best.
+    """
+    second = fuse(ranking, channels, view, passes, kind, first.rows[best])
+    behind = max(0.0, float(first.scores[best].min() - second.scores.min()))
+
+    def joined(rest: Floats, own: Floats) -> Floats:
+        both = rest.copy()
+        both[best] = own
+        return both
+
+    zero, none = np.zeros(first.rows.size), np.zeros(best.size)
+    shares = {
+        name: joined(first.shares.get(name, zero), second.shares.get(name, none))
+        for name in {**first.shares, **second.shares}
+        if name != "late"
+    }
+    shares["late"] = joined(zero - behind, second.shares.get("late", none))
+    return Fused(first.rows, joined(first.scores - behind, second.scores), shares)

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from riemem.errors import ArgumentError, ModelNotFoundError
 from riemem.retrieval.embedding import Progress, TurnEmbedder, TurnLike
-from riemem.retrieval.token_rows import DIMS, FORM
+from riemem.retrieval.token_rows import FORM, ROW_BYTES
 from riemem.store import Store, writes
 from riemem.store.sqlite import read_identity
 from riemem.store.token_vectors import (
@@ -19,6 +19,7 @@ from riemem.store.token_vectors import (
     fill_rows,
     kept_form,
     late_interaction,
+    may_begin,
     stop_keeping,
     unfilled,
 )
@@ -38,9 +39,9 @@ def keeps_tokens(store: Store) -> bool:
         return kept_form(connection) is not None
 
 
-def tokens_of(rows: Sequence[bytes | None]) -> Tokens:
+def tokens_of(rows: Sequence[bytes | None], *, begin: bool = False) -> Tokens:
     """Return the rows that :meth:`TurnEmbedder.embed_turns` made, as a store takes them."""
-    return Tokens(FORM, DIMS, rows)
+    return Tokens(FORM, ROW_BYTES, rows, begin)
 
 
 def embed_and_write(
@@ -52,6 +53,8 @@ def embed_and_write(
 ) -> R | None:
     """Embed turns and write them, with their tokens where the store keeps those.
 
+    A store that never held anything begins to, where the embedder gives tokens that are worth it.
+
     Parameters
     ----------
     write : callable
@@ -62,14 +65,15 @@ def embed_and_write(
     -------
     What `write` returned, or None where `progress` said False; nothing was written then.
     """
-    kept = keeps_tokens(store)
+    begin = may_begin(store) and embedder.tokens_by_default()
+    kept = begin or keeps_tokens(store)
     while True:
         rows: list[bytes | None] | None = [] if kept else None
         blobs = embedder.embed_turns(turns, progress, tokens=rows)
         if blobs is None:
             return None
         try:
-            return write(blobs, None if rows is None else tokens_of(rows))
+            return write(blobs, None if rows is None else tokens_of(rows, begin=begin))
         except KeepsTokens:
             kept = True
 
@@ -92,7 +96,7 @@ def keep_tokens(
             f"{embedder.identity().embedder}"
         )
     identity = embedder.identity()
-    begin_keeping(store, Kept(FORM, DIMS, identity.embedder), identity)
+    begin_keeping(store, Kept(FORM, ROW_BYTES, identity.embedder), identity)
     fill_tokens(store, embedder, progress)
     with store.reading() as connection:
         return late_interaction(connection)
@@ -107,7 +111,7 @@ def fill_tokens(store: Store, embedder: TurnEmbedder, progress: Progress | None 
         kept = kept_form(connection)
         total = late_interaction(connection).missing
     done, after = 0, 0
-    while kept == Kept(FORM, DIMS, embedder.identity().embedder):
+    while kept == Kept(FORM, ROW_BYTES, embedder.identity().embedder):
         if progress is not None and progress(done, max(total, done)) is False:
             break
         with store.reading() as connection:
@@ -129,7 +133,7 @@ def refill_tokens(store: Store, embedder: TurnEmbedder, progress: Progress | Non
         kept, identity = kept_form(connection), read_identity(connection)
     if kept is None or identity is None:
         return 0
-    begin_keeping(store, Kept(FORM, DIMS, identity.embedder), identity)
+    begin_keeping(store, Kept(FORM, ROW_BYTES, identity.embedder), identity)
     try:
         return fill_tokens(store, embedder, progress) if embedder.gives_tokens() else 0
     except ModelNotFoundError:
@@ -155,7 +159,7 @@ def other_form(store: Store) -> list[str]:
     """Return, as a problem, that the rows are of a form that this riemem does not read."""
     with store.reading() as connection:
         kept = kept_form(connection)
-        if kept is None or (kept.form, kept.row_bytes) == (FORM, DIMS):
+        if kept is None or (kept.form, kept.row_bytes) == (FORM, ROW_BYTES):
             return []
     return [
         f"token vectors: of the form {kept.form!r}, this riemem makes {FORM!r}; "

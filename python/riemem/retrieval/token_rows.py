@@ -1,30 +1,36 @@
-"""The tokens of a text as a store keeps them: few, short and rounded to bytes."""
+"""The tokens of a text as a store keeps them: a sign for each number of their vectors."""
 
 from __future__ import annotations
 
-import functools
-import hashlib
 from collections.abc import Collection
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from riemem import _backend
 from riemem.errors import ArgumentError, ShapeError
 from riemem.retrieval.words import STOP_WORDS, word_places
 from riemem.store.token_vectors import MOST_ROWS
 
-__all__ = ["DIMS", "FORM", "MOST_ROWS", "SCALE"]
-__all__ += ["read_rows", "rounded", "signs", "telling", "token_rows"]
+__all__ = ["DIMS", "FORM", "MOST_ROWS", "ROW_BYTES", "UNIT"]
+__all__ += ["read_rows", "rounded", "telling", "token_rows", "told_rows"]
 
 #: Numbers of a row.
-DIMS = 64
+DIMS = 512
 
-#: What a row of length 1 is multiplied by before it is rounded.
-SCALE = 127
+#: Bytes of a row in a store: a bit for each number.
+ROW_BYTES = DIMS // 8
 
 #: How rows are made. Rows of another form cannot be compared with these.
-FORM = "signs64-int8-v1"
+FORM = "rotated-signs512-v1"
+
+#: A row's numbers are mostly within 1 / sqrt(DIMS) of 0; four times that far is 127.
+_SCALE = 127.0 / 4.0
+
+#: About what the product of a question's row with the signs of the same row is. Of a unit vector x
+#: in general position the sum of |x_i| is nearly sqrt(2 DIMS / pi).
+UNIT = _SCALE * DIMS * np.sqrt(2.0 / np.pi)
 
 
 class Tokens(Protocol):
@@ -40,28 +46,25 @@ class Tokens(Protocol):
     def vectors(self) -> npt.NDArray[np.float32]: ...
 
 
-def token_rows(
-    text: str, tokens: Tokens, *, dims: int = DIMS, without: Collection[str] = ()
-) -> bytes:
-    """Return the rows of the tokens that lie in words that say something.
+def token_rows(text: str, tokens: Tokens, *, without: Collection[str] = ()) -> bytes:
+    """Return the signs of the rows of the tokens that lie in words that say something.
 
-    ``round(127 P v / |P v|)``, v = a token's vector, P = :func:`signs`. Punctuation and the words
-    of :data:`riemem.retrieval.words.STOP_WORDS` are left out.
+    Bit j is 1 where number j of :func:`rounded` is 0 or more. Punctuation and the words of
+    :data:`riemem.retrieval.words.STOP_WORDS` are left out.
 
     Parameters
     ----------
     text : str
     tokens : TokenVectors
-        Of this text, in its order; vectors of at most `dims` numbers are not projected.
-    dims : int
+        Of this text, in its order.
     without : collection of str
         More words to leave out, as :func:`riemem.retrieval.words.raw_words` writes them.
 
     Returns
     -------
     bytes
-        (t, dims) int8, row by row, at most :data:`MOST_ROWS` of them; empty where no word says
-        something.
+        :data:`ROW_BYTES` for each of at most :data:`MOST_ROWS` tokens, the lowest bit of a byte
+        first; empty where no word says something.
 
     Raises
     ------
@@ -70,7 +73,9 @@ def token_rows(
 
     Notes
     -----
-    Random signs keep inner products to about ``1 / sqrt(dims)`` (Achlioptas, 2003); O(t d dims).
+    The product of a vector with the signs of another is, but for a constant, an estimate of their
+    cosine, with an error of about ``0.75 / sqrt(DIMS)`` in general position, into which the
+    rotation brings every vector: Gao and Long, 2024 (RaBitQ). O(t d log d).
 
     Examples
     --------
@@ -78,45 +83,53 @@ def token_rows(
     >>> starts, ends = np.array([[0, 4], [3, 7]], np.int32)
     >>> vectors = np.array([[1.0, 0.0], [0.6, 0.8]], np.float32)
     >>> tokens = SimpleNamespace(starts=starts, ends=ends, vectors=vectors)
-    >>> read_rows(token_rows("the sea", tokens, dims=2), dims=2).tolist()
-    [[76, 102]]
+    >>> len(token_rows("the sea", tokens))
+    64
     """
+    rows = told_rows(text, tokens, without=without)
+    return np.packbits(rows >= 0, axis=1, bitorder="little").tobytes()
+
+
+def told_rows(text: str, tokens: Tokens, *, without: Collection[str] = ()) -> npt.NDArray[np.int8]:
+    """Return the numbers whose signs :func:`token_rows` returns; (t, DIMS)."""
     vectors = np.asarray(tokens.vectors)
     if vectors.ndim != 2 or not len(vectors) == len(tokens.starts) == len(tokens.ends):
         raise ShapeError(
             f"tokens: expected a vector for each of {len(tokens.starts)} starts and "
             f"{len(tokens.ends)} ends, got shape {vectors.shape}"
         )
-    own = telling(text, tokens, without)[:MOST_ROWS]
-    return rounded(vectors[own], dims).tobytes()
+    rows = rounded(vectors[telling(text, tokens, without)])
+    return rows[rows.any(axis=1)][:MOST_ROWS]
 
 
-def rounded(vectors: npt.NDArray[Any], dims: int = DIMS) -> npt.NDArray[np.int8]:
-    """Return ``round(127 P v / |P v|)`` of each vector; (t, dims).
+def rounded(vectors: npt.NDArray[Any]) -> npt.NDArray[np.int8]:
+    """Return each vector's direction, rotated and rounded; (t, DIMS).
 
-    Rows of int8 are rounded already, and returned as they are.
+    ``clip(round(127/4 sqrt(DIMS) R v / |R v|), -127, 127)``, R = the fixed rotation of
+    :func:`riemem._backend.core.rotate`. A vector of fewer than DIMS numbers is continued by zeros;
+    of a longer one the first DIMS numbers of R v count. Rows of int8 are rounded already, and
+    returned as they are; what has no direction becomes zeros.
 
     Examples
     --------
-    >>> rounded(np.array([[3.0, 4.0]], np.float32), dims=2).tolist()
-    [[76, 102]]
+    >>> rows = rounded(np.array([[3.0, 4.0], [0.0, 0.0]]))
+    >>> rows.shape, round(float(np.linalg.norm(rows[0] / (127 / 4 * DIMS**0.5))), 1)
+    ((2, 512), 1.0)
     """
     if vectors.dtype == np.int8:
         return vectors
     rows = vectors.astype(np.float64)
-    if rows.shape[1] > dims:
-        # In double precision: the bytes do not depend on the order in which a library adds.
-        rows = rows @ signs(rows.shape[1], dims)
-    elif rows.shape[1] < dims:
-        rows = np.pad(rows, ((0, 0), (0, dims - rows.shape[1])))
+    if rows.shape[1] < DIMS:
+        rows = np.pad(rows, ((0, 0), (0, DIMS - rows.shape[1])))
+    rows = _backend.core.rotate(rows)[:, :DIMS]
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
-    rows = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0.0)
-    found: npt.NDArray[np.int8] = np.rint(SCALE * rows).astype(np.int8)
+    scales = np.divide(_SCALE * DIMS**0.5, lengths, out=np.zeros_like(lengths), where=lengths > 0.0)
+    found: npt.NDArray[np.int8] = np.rint(np.clip(rows * scales, -127.0, 127.0)).astype(np.int8)
     return found
 
 
-def read_rows(data: bytes, dims: int = DIMS) -> npt.NDArray[np.int8]:
-    """Return the rows as (t, dims) int8.
+def read_rows(data: bytes) -> npt.NDArray[np.uint8]:
+    """Return what :func:`token_rows` returned as (t, ROW_BYTES) uint8.
 
     Raises
     ------
@@ -128,30 +141,9 @@ def read_rows(data: bytes, dims: int = DIMS) -> npt.NDArray[np.int8]:
     >>> read_rows(bytes(128)).shape
     (2, 64)
     """
-    if len(data) % dims:
-        raise ArgumentError(f"data: expected rows of {dims} bytes, got {len(data)} bytes")
-    return np.frombuffer(data, np.int8).reshape(-1, dims)
-
-
-@functools.cache
-def signs(d: int, dims: int = DIMS) -> npt.NDArray[np.float64]:
-    """Return the fixed matrix of signs that vectors are multiplied by; (d, dims), +1 and -1.
-
-    The bits, row by row, of SHA-256 of ``"riemem token signs d dims i"``, i = 0, 1, ...: the same
-    on every machine and with every version of a random generator.
-
-    Examples
-    --------
-    >>> signs(384).shape, sorted(set(signs(3, 2).ravel().tolist()))
-    ((384, 64), [-1.0, 1.0])
-    """
-    blocks = -(-d * dims // 256)
-    names = (f"riemem token signs {d} {dims} {i}" for i in range(blocks))
-    bits = np.frombuffer(b"".join(hashlib.sha256(n.encode()).digest() for n in names), np.uint8)
-    ones = np.unpackbits(bits)[: d * dims].reshape(d, dims)
-    matrix: npt.NDArray[np.float64] = 2.0 * ones.astype(np.float64) - 1.0
-    matrix.flags.writeable = False
-    return matrix
+    if len(data) % ROW_BYTES:
+        raise ArgumentError(f"data: expected rows of {ROW_BYTES} bytes, got {len(data)} bytes")
+    return np.frombuffer(data, np.uint8).reshape(-1, ROW_BYTES)
 
 
 def telling(text: str, tokens: Tokens, without: Collection[str] = ()) -> npt.NDArray[np.int64]:

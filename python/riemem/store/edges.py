@@ -6,7 +6,7 @@ import json
 import sqlite3
 from collections.abc import Iterable
 
-from riemem.store.remembered import FEW, holding
+from riemem.store.remembered import holding
 from riemem.store.sqlite import Store, Transaction, get_meta, has_table, set_meta
 
 __all__ = ["cycle_in", "edges_mark", "leads_to", "set_mark", "superseders", "superseding"]
@@ -59,18 +59,15 @@ def superseding(connection: sqlite3.Connection, profile: str) -> list[tuple[int,
 def superseders(store: Store, ids: Iterable[int]) -> dict[int, list[int]]:
     """Return which memories supersede each of these, ascending; those that stand are left out."""
     found: dict[int, list[int]] = {}
-    wanted = set(ids)
     with store.reading() as connection:
-        held = holding(store).get("conflicts", 0)
-        if not held:
+        if "conflicts" not in holding(store):
             return {}
-        narrowed = "WHERE older IN (SELECT value FROM json_each(?))" if held > FEW else ""
-        given = (json.dumps(sorted(wanted)),) if held > FEW else ()
         for older, newer in connection.execute(
-            f"SELECT DISTINCT older, newer FROM supersedes {narrowed} ORDER BY 1, 2", given
+            "SELECT DISTINCT older, newer FROM supersedes "
+            "WHERE older IN (SELECT value FROM json_each(?)) ORDER BY 1, 2",
+            (json.dumps(list(ids)),),
         ):
-            if older in wanted:
-                found.setdefault(int(older), []).append(int(newer))
+            found.setdefault(int(older), []).append(int(newer))
     return found
 
 

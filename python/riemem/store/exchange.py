@@ -10,7 +10,7 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, BinaryIO, cast
 
 import numpy as np
@@ -26,20 +26,22 @@ from riemem.store.filters import Scope
 from riemem.store.records import Draft, check_integer, draft
 from riemem.store.sqlite import Identity, Store, read_identity
 from riemem.store.times import format_instant, now_us, parse_instant
+from riemem.store.token_vectors import MOST_ROWS, Kept, kept_form, token_rows_of
 from riemem.store.trust import read_trust
 
 __all__ = ["FORMAT", "VERSION", "Exported", "Incoming", "Parcel"]
 __all__ += ["json_objects", "no_constant", "read_lines", "write_lines"]
 
 FORMAT = "riemem-export"
-VERSION = 1
+#: A file without token vectors is of version 1, which every riemem reads.
+VERSION = 2
 
 #: A text of 16 MiB may need six bytes a character, and its vectors have their own length.
 _LONGEST_LINE = 1 << 28
 
 _BATCH = 500
 _FIELDS = {"id", "profile", "session", "speaker", "text", "when", "created_at", "updated_at"}
-_FIELDS |= {"metadata", "key", "vectors", "source", "valid_from", "valid_to"}
+_FIELDS |= {"metadata", "key", "vectors", "tokens", "source", "valid_from", "valid_to"}
 _REQUIRED = ("id", "profile", "text", "when", "created_at", "updated_at")
 
 Progress = Callable[[int, int], Any]
@@ -74,15 +76,21 @@ class Incoming:
     created_at: int
     updated_at: int
     blobs: tuple[bytes, ...] | None
+    tokens: bytes | None = None
 
 
 @dataclass(frozen=True)
 class Parcel:
-    """A whole export: its memories by id, and whose vectors come with them, if any do."""
+    """A whole export: its memories by id, and whose vectors come with them, if any do.
+
+    `form` and `row_bytes` are of the vectors of their tokens, if those come with them.
+    """
 
     memories: tuple[Incoming, ...]
     identity: Identity | None
     created_at: str | None = field(default=None)
+    form: str | None = None
+    row_bytes: int = 0
 
 
 def write_lines(
@@ -102,7 +110,8 @@ def write_lines(
     write : callable
         Takes the bytes of one or more lines.
     vectors : bool
-        Also the vectors, so that an import needs no embedder.
+        Also the vectors, and those of the tokens that the store keeps, so that an import needs no
+        embedder.
     progress : callable, optional
         ``progress(done, total)``; returning False stops.
 
@@ -128,7 +137,8 @@ def write_lines(
                 f"SELECT count(*) FROM memories WHERE {condition}", parameters
             ).fetchone()[0]
         )
-        put(_header(identity if vectors else None, total, at))
+        kept = kept_form(connection) if vectors else None
+        put(_header(identity if vectors else None, kept, total, at))
         rows = connection.execute(
             "SELECT id, profile, session, speaker, text, observed_at, created_at, updated_at, "
             f"metadata, key FROM memories WHERE {condition} ORDER BY id",
@@ -152,6 +162,9 @@ def write_lines(
                 ).fetchall()
                 line["vectors"] = [base64.b64encode(blob[0]).decode("ascii") for blob in blobs]
                 stored += len(blobs)
+            if kept is not None:
+                own = token_rows_of(connection, row[:1]).get(row[0])
+                line["tokens"] = None if own is None else base64.b64encode(own).decode("ascii")
             put(line)
             count += 1
         put({"end": True, "memories": count})
@@ -160,14 +173,13 @@ def write_lines(
     return Exported(count, stored, size, at)
 
 
-def _header(identity: Identity | None, total: int, at: str) -> dict[str, Any]:
-    head: dict[str, Any] = {"format": FORMAT, "version": VERSION, "at": at, "memories": total}
+def _header(identity: Identity | None, kept: Kept | None, total: int, at: str) -> dict[str, Any]:
+    version = 1 if kept is None else VERSION
+    head: dict[str, Any] = {"format": FORMAT, "version": version, "at": at, "memories": total}
     if identity is not None:
-        head["vectors"] = {
-            "embedder": identity.embedder,
-            "dim": identity.dim,
-            "rendering": identity.rendering,
-        }
+        head["vectors"] = asdict(identity)
+    if kept is not None:
+        head["tokens"] = {"form": kept.form, "row_bytes": kept.row_bytes}
     return head
 
 
@@ -179,7 +191,6 @@ def read_lines(source: Iterable[bytes], name: str, profile: str | None = None) -
     source : iterable of bytes
         A file opened in binary mode, or its lines.
     name : str
-        What the file is called in messages.
     profile : str, optional
         All memories are put into this profile instead of their own.
 
@@ -198,6 +209,7 @@ def read_lines(source: Iterable[bytes], name: str, profile: str | None = None) -
             f'({{"format": "{FORMAT}", ...}})'
         )
     identity = _identity_of(head, f"{name}: line {number}: ")
+    form, row_bytes = _tokens_of(head, identity, f"{name}: line {number}: ")
     found: dict[int, Incoming] = {}
     for number, line in lines:
         where = f"{name}: line {number}: "
@@ -213,8 +225,8 @@ def read_lines(source: Iterable[bytes], name: str, profile: str | None = None) -
                     f"{name}: line {extra[0]}: expected nothing after the last line"
                 )
             memories = tuple(found[key] for key in sorted(found))
-            return Parcel(memories, identity, head.get("at"))
-        item = _incoming(line, where, identity, profile)
+            return Parcel(memories, identity, head.get("at"), form, row_bytes)
+        item = _incoming(line, where, identity, row_bytes, profile)
         if item.id in found:
             raise ArgumentError(f"{where}id: {item.id} comes a second time")
         found[item.id] = item
@@ -297,8 +309,25 @@ def _identity_of(head: dict[str, Any], where: str) -> Identity | None:
         ) from error
 
 
+def _tokens_of(
+    head: dict[str, Any], identity: Identity | None, where: str
+) -> tuple[str | None, int]:
+    given = head.get("tokens")
+    if given is None:
+        return None, 0
+    if not isinstance(given, dict) or not isinstance(given.get("form"), str) or identity is None:
+        raise ArgumentError(
+            f"{where}tokens: expected form and row_bytes beside vectors, got {given!r:.80}"
+        )
+    return given["form"], check_integer(given.get("row_bytes"), f"{where}row_bytes", 1)
+
+
 def _incoming(
-    line: dict[str, Any], where: str, identity: Identity | None, profile: str | None
+    line: dict[str, Any],
+    where: str,
+    identity: Identity | None,
+    row_bytes: int,
+    profile: str | None,
 ) -> Incoming:
     for key in line:
         if key not in _FIELDS:
@@ -318,13 +347,34 @@ def _incoming(
         blobs = _blobs(line.get("vectors"), identity.dim, where)
     elif line.get("vectors") is not None:
         raise ArgumentError(f"{where}vectors: the first line does not say whose they are")
+    tokens = line.get("tokens")
+    if tokens is not None and not row_bytes:
+        raise ArgumentError(f"{where}tokens: the first line does not say what they are")
     return Incoming(
         memory_id,
         draft(item, "default", where),
         parse_instant(line["created_at"], f"{where}created_at"),
         parse_instant(line["updated_at"], f"{where}updated_at"),
         blobs,
+        None if tokens is None else _token_rows(tokens, row_bytes, where),
     )
+
+
+def _token_rows(given: object, row_bytes: int, where: str) -> bytes:
+    rows = _base64(given, f"{where}tokens")
+    if len(rows) % row_bytes or len(rows) > MOST_ROWS * row_bytes:
+        raise ArgumentError(
+            f"{where}tokens: expected at most {MOST_ROWS} rows of {row_bytes} bytes, "
+            f"got {len(rows)} bytes"
+        )
+    return rows
+
+
+def _base64(given: object, name: str) -> bytes:
+    try:
+        return base64.b64decode(cast(str, given), validate=True)
+    except (TypeError, ValueError, binascii.Error) as error:
+        raise ArgumentError(f"{name}: expected base64 ({error})") from error
 
 
 def _blobs(given: object, dim: int, where: str) -> tuple[bytes, ...]:
@@ -332,10 +382,7 @@ def _blobs(given: object, dim: int, where: str) -> tuple[bytes, ...]:
         raise DTypeError(f"{where}vectors: expected a list of base64 texts, got {given!r:.60}")
     blobs = []
     for i, text in enumerate(given):
-        try:
-            blob = base64.b64decode(text, validate=True)
-        except (TypeError, ValueError, binascii.Error) as error:
-            raise ArgumentError(f"{where}vectors[{i}]: expected base64 ({error})") from error
+        blob = _base64(text, f"{where}vectors[{i}]")
         if len(blob) != 4 * dim:
             raise ArgumentError(
                 f"{where}vectors[{i}]: expected {4 * dim} bytes ({dim} float32 numbers), "

@@ -6,16 +6,14 @@ import sqlite3
 from collections.abc import Callable
 from typing import TypeVar
 
-from riemem.store.sqlite import Store, has_table
+from riemem.store.sqlite import Store, holds_any
 
-__all__ = ["FEW", "counted", "holding", "remembered"]
+__all__ = ["holding", "remembered"]
 
 T = TypeVar("T")
 
 #: Tables of what is known of memories besides themselves; many stores hold nothing in them.
 _NOTES = ("provenance", "conflicts", "uses")
-#: To read so many rows takes less time than to choose those of a hundred memories.
-FEW = 32
 
 
 def remembered(
@@ -49,18 +47,10 @@ def remembered(
     return value
 
 
-def holding(store: Store) -> dict[str, int]:
-    """Return what :func:`counted` does, within a reading or by itself."""
-    return remembered(store, "holding", counted, store.mark())
+def holding(store: Store) -> frozenset[str]:
+    """Return which tables of notes on memories hold anything, within a reading or by itself."""
+    return remembered(store, "holding", _holding, store.mark())
 
 
-def counted(connection: sqlite3.Connection) -> dict[str, int]:
-    """Return how many rows the tables of notes on memories hold that hold any, up to FEW + 1."""
-    found = {}
-    for name in _NOTES:
-        if has_table(connection, name):
-            sql = f"SELECT count(*) FROM (SELECT 1 FROM {name} LIMIT {FEW + 1})"
-            rows = int(connection.execute(sql).fetchone()[0])
-            if rows:
-                found[name] = rows
-    return found
+def _holding(connection: sqlite3.Connection) -> frozenset[str]:
+    return frozenset(name for name in _NOTES if holds_any(connection, name))

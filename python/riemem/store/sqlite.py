@@ -396,6 +396,16 @@ def has_table(connection: sqlite3.Connection, name: str) -> bool:
     return found.fetchone() is not None
 
 
+def holds_any(connection: sqlite3.Connection, name: str) -> bool:
+    """Whether the store has such a table, and in it a row.
+
+    Many stores hold nothing in many of them; to know that takes a tenth of asking for some ids.
+    """
+    if not has_table(connection, name):
+        return False
+    return bool(connection.execute(f"SELECT EXISTS (SELECT 1 FROM {name})").fetchone()[0])
+
+
 def read_identity(connection: sqlite3.Connection) -> Identity | None:
     """Return whose vectors the store holds, or None while it holds none."""
     found = dict(

@@ -1,8 +1,9 @@
-"""The vectors of memories' tokens, where a store was asked to keep them.
+"""The vectors of memories' tokens, where a store keeps them.
 
-Whether it does stands in the file, so that every process that writes a memory writes its rows in
-the same transaction. A memory may be without: an embedder that gives no tokens, vectors that came
-ready made, a filling that was stopped. Rows go with the vectors of their memory (by a trigger).
+A new store does from its first memory on, unless it was told not to. Whether it does stands in the
+file, so that every process that writes a memory writes its rows in the same transaction. A memory
+may be without: an embedder that gives no tokens, vectors that came ready made, a filling that was
+stopped. Rows go with the vectors of their memory (by a trigger).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from riemem.errors import RiememError
@@ -27,11 +28,27 @@ from riemem.store.sqlite import (
 )
 
 __all__ = ["MOST_ROWS", "KeepsTokens", "Kept", "LateInteraction", "Tokens", "Unfilled"]
-__all__ += ["begin_keeping", "check_token_vectors", "fill_rows", "kept_form", "late_interaction"]
-__all__ += ["of_embedder", "repair_token_vectors", "stop_keeping", "token_rows_of", "unfilled"]
+__all__ += [
+    "begin_keeping",
+    "begin_with",
+    "check_token_vectors",
+    "fill_rows",
+    "kept_form",
+    "late_interaction",
+]
+__all__ += [
+    "may_begin",
+    "of_embedder",
+    "repair_token_vectors",
+    "stop_keeping",
+    "token_rows_of",
+    "unfilled",
+]
 __all__ += ["write_rows"]
 
 _KEY = "token vectors"
+#: The record of a store that was told to keep none.
+_OFF = "off"
 #: Rows of a memory; what is said after so many words is not compared word by word.
 MOST_ROWS = 255
 
@@ -51,15 +68,20 @@ class Kept:
 
 @dataclass(frozen=True)
 class Tokens:
-    """Rows of memories that are about to be written; None for one that has none."""
+    """Rows of memories that are about to be written; None for one that has none.
+
+    With `begin` a store whose first memories these are keeps such rows from then on, unless it was
+    told to keep none.
+    """
 
     form: str
     row_bytes: int
     rows: Sequence[bytes | None]
+    begin: bool = False
 
     def of(self, positions: Sequence[int]) -> Tokens:
         """Those of some of the memories."""
-        return Tokens(self.form, self.row_bytes, [self.rows[i] for i in positions])
+        return replace(self, rows=[self.rows[i] for i in positions])
 
 
 @dataclass(frozen=True)
@@ -98,6 +120,18 @@ def kept_form(connection: sqlite3.Connection) -> Kept | None:
     """Return what the store keeps, or None; also None where the record cannot be read."""
     record = get_meta(connection, _KEY)
     return None if record is None else _read(record)
+
+
+def may_begin(store: Store) -> bool:
+    """Whether the store never held anything, and was not told what to keep."""
+    with store.reading() as connection:
+        return read_identity(connection) is None and get_meta(connection, _KEY) is None
+
+
+def begin_with(connection: sqlite3.Connection, identity: Identity, tokens: Tokens | None) -> None:
+    """Record that a store keeps tokens like these, which come with its first memories."""
+    if tokens is not None and tokens.begin and get_meta(connection, _KEY) is None:
+        _write(connection, Kept(tokens.form, tokens.row_bytes, identity.embedder))
 
 
 def _read(record: object) -> Kept | None:
@@ -156,10 +190,10 @@ def begin_keeping(store: Store, kept: Kept, identity: Identity) -> None:
 
 
 def stop_keeping(transaction: Transaction) -> int:
-    """Remove the record and all rows, and return of how many memories."""
+    """Record that none are kept, remove all rows, and return of how many memories."""
     connection = transaction.connection
     count = connection.execute("DELETE FROM token_vectors").rowcount
-    set_meta(connection, _KEY, None)
+    set_meta(connection, _KEY, _OFF)
     if count:
         set_meta(connection, "erasing", transaction.revision)
     return count
@@ -240,7 +274,7 @@ def check_token_vectors(connection: sqlite3.Connection) -> list[str]:
     record = get_meta(connection, _KEY)
     kept = kept_form(connection)
     problems = []
-    if record is not None and kept is None:
+    if record not in (None, _OFF) and kept is None:
         problems.append("token vectors: what is kept cannot be read")
     if kept is None:
         if connection.execute("SELECT 1 FROM token_vectors LIMIT 1").fetchone():
@@ -263,7 +297,8 @@ def repair_token_vectors(connection: sqlite3.Connection) -> None:
     kept, identity = kept_form(connection), read_identity(connection)
     if kept is None:
         connection.execute("DELETE FROM token_vectors")
-        set_meta(connection, _KEY, None)
+        if get_meta(connection, _KEY) != _OFF:
+            set_meta(connection, _KEY, None)
         return
     if identity is not None and identity.embedder != kept.embedder:
         of_embedder(connection, identity)

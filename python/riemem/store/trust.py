@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from riemem.errors import ArgumentError, MemoryNotFoundError
 from riemem.store.filters import Scope
 from riemem.store.reads import require_one
-from riemem.store.remembered import FEW, counted, holding
-from riemem.store.sqlite import Store, Transaction, has_table
+from riemem.store.remembered import holding
+from riemem.store.sqlite import Store, Transaction, has_table, holds_any
 from riemem.store.times import format_instant, now_us
 
 __all__ = ["EVENTS", "PRIOR", "Event", "Trust", "count", "history", "log", "mark", "trust_of"]
@@ -182,15 +182,15 @@ def trust_of(store: Store, ids: Sequence[int]) -> dict[int, Trust]:
 
 
 def read_trust(
-    connection: sqlite3.Connection,
-    ids: Sequence[int] | None,
-    held: Mapping[str, int] | None = None,
+    connection: sqlite3.Connection, ids: Sequence[int] | None, held: Container[str] | None = None
 ) -> dict[int, Trust]:
     """As :func:`trust_of`, within a reading; None: of every memory.
 
-    `held` is what :func:`riemem.store.remembered.counted` says, if that is known.
+    `held` are the tables of which it is known that they hold anything.
     """
-    held = counted(connection) if held is None else held
+    if held is None:
+        names = ("provenance", "conflicts", "uses")
+        held = [name for name in names if holds_any(connection, name)]
     narrowed = "" if ids is None else "WHERE memory_id IN (SELECT value FROM json_each(?))"
     given = () if ids is None else (json.dumps(list(ids)),)
     rows: list[tuple[Any, ...]] = []
@@ -200,7 +200,15 @@ def read_trust(
             f"FROM provenance {narrowed}",
             given,
         ).fetchall()
-    open_ones = _open_conflicts(connection, ids, held.get("conflicts", 0))
+    open_ones: dict[int, int] = {}
+    for column in ("older", "newer") if "conflicts" in held else ():
+        chosen = "" if ids is None else f"AND c.{column} IN (SELECT value FROM json_each(?))"
+        for memory_id, number in connection.execute(
+            f"SELECT c.{column}, count(*) FROM conflicts c JOIN decisions d ON d.id = c.decision "
+            f"WHERE d.state = 'open' {chosen} GROUP BY c.{column}",
+            given,
+        ):
+            open_ones[memory_id] = open_ones.get(memory_id, 0) + int(number)
     used = _uses(connection, narrowed, given) if "uses" in held else {}
     found = {}
     known = {int(row[0]): row for row in rows}
@@ -218,26 +226,6 @@ def read_trust(
             accessed,
         )
     return found
-
-
-def _open_conflicts(
-    connection: sqlite3.Connection, ids: Sequence[int] | None, held: int
-) -> dict[int, int]:
-    """In how many open conflicts memories are; `held` conflicts are there, or more."""
-    found: dict[int, int] = {}
-    narrow = ids is not None and held > FEW
-    given = (json.dumps(list(ids or ())),) if narrow else ()
-    for column in ("older", "newer") if held else ():
-        chosen = f"AND c.{column} IN (SELECT value FROM json_each(?))" if narrow else ""
-        for memory_id, number in connection.execute(
-            f"SELECT c.{column}, count(*) FROM conflicts c JOIN decisions d ON d.id = c.decision "
-            f"WHERE d.state = 'open' {chosen} GROUP BY c.{column}",
-            given,
-        ):
-            found[memory_id] = found.get(memory_id, 0) + int(number)
-    if ids is None or narrow:
-        return found
-    return {i: found[i] for i in ids if i in found}
 
 
 def _uses(

@@ -23,7 +23,7 @@ from riemem.store.sqlite import (
     write_identity,
 )
 from riemem.store.times import format_instant, now_us
-from riemem.store.token_vectors import Tokens, of_embedder, write_rows
+from riemem.store.token_vectors import Tokens, begin_with, of_embedder, write_rows
 
 __all__ = ["Change", "Forgotten", "Origin", "already_there", "compact", "forget", "insert"]
 __all__ += ["never_held_any", "replace_vectors", "resume_erasure", "update"]
@@ -130,7 +130,7 @@ def insert(
     read_claims : bool
         Read what they claim, and note what that conflicts with.
     tokens : Tokens, optional
-        The vectors of their tokens, for a store that keeps them.
+        The vectors of their tokens, for a store that keeps them or begins to.
 
     Raises
     ------
@@ -142,6 +142,7 @@ def insert(
         connection = transaction.connection
         if require_identity(connection, identity, store.path) is None:
             write_identity(connection, identity)
+            begin_with(connection, identity, tokens)
         same: dict[object, int] = {}  # what was given in this call so far
         ids, rows, vectors, labels, said, own = [], [], [], [], [], []
         now = now_us()
