@@ -16,7 +16,8 @@ from pathlib import Path
 
 import numpy as np
 from riemem.embed import load_embedder
-from riemem.evaluation.hybrid import KnownVectors, rank_all, remember
+from riemem.evaluation.embedded import tokens_for
+from riemem.evaluation.hybrid import KnownVectors, rank_all, remember, variants
 from riemem.evaluation.locomo import load_locomo
 from riemem.evaluation.metrics import gold_ranks, question_metrics
 from riemem.evaluation.retrieval import embed_benchmark
@@ -50,8 +51,11 @@ def main() -> None:
     arguments = parser.parse_args()
     benchmark = load_locomo(arguments.file)
     model = load_embedder(None)
-    known = KnownVectors(model, embed_benchmark(model, benchmark, cache=arguments.cache))
-    chosen = {name: rankings[name] for name in arguments.ranking}
+    tokens = tokens_for(model)
+    vectors = embed_benchmark(model, benchmark, cache=arguments.cache, tokens=tokens)
+    known = KnownVectors(model, vectors, tokens or {})
+    default = variants(late=tokens is not None)["default"]
+    chosen = {n: default if n == "default" else rankings[n] for n in arguments.ranking}
     rng, slips = random.Random(0), postings.slips
     values: dict[tuple[str, str], list[dict[str, float]]] = {}
     for conversation in benchmark.conversations:

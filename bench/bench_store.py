@@ -11,17 +11,20 @@ same page size and `synchronous = FULL`. What is printed beside a time is its ra
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from riemem.embed import TokenVectors
 from riemem.memory import Memory
 from riemem.retrieval.dense import DenseChannel
 from riemem.store.schema import PAGE_SIZE
@@ -53,7 +56,24 @@ class Prepared:
         return self.rows[np.arange(self.next - len(texts), self.next) % len(self.rows)]
 
 
+class Worded(Prepared):
+    """The same, and a vector for each word, of 2,000 made beforehand; a new store keeps those."""
+
+    identity = "prepared-with-words"
+
+    def embed_with_tokens(self, texts: Sequence[str]) -> tuple[np.ndarray, list[TokenVectors]]:
+        """Return the next rows, and each word's."""
+        return self.embed(texts), [self._words(text) for text in texts]
+
+    def _words(self, text: str) -> TokenVectors:
+        places = [word.span() for word in re.finditer(r"\w+", text)]
+        starts, ends = np.array(places, np.int32).reshape(-1, 2).T
+        own = [zlib.crc32(text[a:b].encode()) % 2000 for a, b in places]
+        return TokenVectors(starts, ends, self.rows[own])
+
+
 EMBEDDER = Prepared()
+WORDED = Worded()
 
 
 def items(count: int, start: int = 0) -> list[dict[str, Any]]:
@@ -229,12 +249,23 @@ def test_open_to_the_first_search(tmp_path: Path) -> None:
     report("open, made in", memories=str(N), wall_s=build)
 
 
-def test_recall_and_search(filled: Path) -> None:
+@pytest.fixture(scope="module")
+def worded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of N memories and the vectors of their words."""
+    path = tmp_path_factory.mktemp("worded") / "me.db"
+    with Memory.open(path, embedder=WORDED) as memory:
+        memory.add_many(items(N))
+    return path
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_recall_and_search(request: pytest.FixtureRequest, late: bool) -> None:
     """Without embedding and without a language model's tokenizer."""
-    with Memory.open(filled, embedder=EMBEDDER) as memory:
+    path = request.getfixturevalue("worded" if late else "filled")
+    with Memory.open(path, embedder=WORDED if late else EMBEDDER) as memory:
         queries = [f"What about {a} and {b}?" for a in WORDS for b in WORDS[:5]]
         context = memory.recall(queries[0], token_budget=1000, count_tokens=len)
-        assert context.hits
+        assert ("late" in context.hits[0].channels) == late
         recalls = timed(
             lambda query: memory.recall(
                 query, token_budget=1000, count_tokens=lambda text: len(text) // 4
@@ -242,8 +273,9 @@ def test_recall_and_search(filled: Path) -> None:
             queries,
         )
         searches = timed(lambda query: memory.search(query, k=10), queries)
-    report("recall", memories=str(N), **recalls)
-    report("search", memories=str(N), **searches)
+    kind = "late interaction" if late else "no tokens kept"
+    report(f"recall, {kind}", memories=str(N), **recalls)
+    report(f"search, {kind}", memories=str(N), **searches)
 
 
 def timed(ask: Callable[[str], object], queries: list[str]) -> dict[str, float]:

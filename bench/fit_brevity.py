@@ -7,7 +7,8 @@ are left as they are. For each conversation and persona the pair is chosen on al
 that lose no more than 0.001 of the evidence of either benchmark against no penalty at all, the one
 with the largest mean over conversations and budgets. What it then gives on the one left out is
 printed, and at the end the pair that all of them together choose, which is
-``riemem.retrieval.fusion.rankings["default"].brevity``; with `--late` that of "late-interaction".
+``riemem.retrieval.fusion.rankings["default"].brevity``. With `--late` the same is asked of
+"late-interaction", which has the default's all the same.
 """
 
 from __future__ import annotations
@@ -65,8 +66,6 @@ def main() -> None:
         texts = [turn.text for turn in conversation.turns]
         tokens = turn_tokens(conversation, count)
         with remember(conversation, known) as memory:
-            if arguments.late:
-                memory.enable_late_interaction()
             found = rank_all(memory, [q.text for q in questions], chosen, texts)
         tables.append(
             {

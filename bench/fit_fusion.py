@@ -6,7 +6,9 @@ The score of a memory is a weighted sum of its channels; the weights maximise th
 of the probability that softmax over a conversation's memories gives to the evidence turns. For
 each conversation the weights are fitted on the others, and its questions are answered with them.
 The weights fitted on all conversations are printed at the end; those rounded are
-``riemem.retrieval.fusion.rankings["default"]``, with `--late` ``rankings["late-interaction"]``.
+``riemem.retrieval.fusion.rankings["default"]``. With `--late` the weights are fitted twice: first
+these, then those of ``rankings["late-interaction"]``, with the late scores of the best that the
+first ones find, and with their likeness.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ RIDGE = 1e-3
 _ASKS = replace(
     rankings["default"], weights={**rankings["default"].weights, **dict.fromkeys(ADDED, 1.0)}
 )
-#: How often weights are fitted to the likeness, and late scores, that the weights before gave.
+#: How often weights are fitted to the likeness that the weights before gave.
 ROUNDS = 2
 
 
@@ -76,7 +78,7 @@ def features(memory, conversation: Conversation) -> np.ndarray:
 def with_passes(
     memory, conversation: Conversation, x: np.ndarray, weights: np.ndarray, late: bool
 ) -> np.ndarray:
-    """The features with the likeness that these weights give, and with the late scores."""
+    """The features with the likeness that these weights give, and the late scores of their best."""
     channel = memory._channel("default")
     dense = channel.dense
     ids = np.arange(1, x.shape[1] + 1)
@@ -93,10 +95,10 @@ def with_passes(
         if late:
             first = Fused(every, x[row] @ full + alike * filled[row, :, -2], {})
             found: dict = {}
+            options = rankings["late-interaction"].late
             tokens = memory._embedder.embed_query(question.text, tokens=True).tokens
             view = channel._corpus.follow()
-            rule = rankings["late-interaction"]
-            compare(question.text, tokens, (rule, first), view, found, memory._store)
+            compare(question.text, tokens, first, options, view, found, memory._store)
             filled[row, :, -1] = found.get("late", 0.0)
     return filled
 
@@ -146,27 +148,31 @@ def fit(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
     return minimize(objective, start, jac=True, method="L-BFGS-B", options=options).x
 
 
-def fit_rounds(memories, conversations, parts, use: Sequence[int], late: bool) -> np.ndarray:
-    """Weights for some of the conversations, likeness and what comes after it included."""
-    own = [parts[i] for i in use]
-    weights = fit(own)
-    for _ in range(ROUNDS):
-        own = [
+def fit_rounds(memories, conversations, parts, use: Sequence[int], late: bool) -> list[np.ndarray]:
+    """Weights for some of the conversations, likeness included; with `late` also the second."""
+
+    def filled(weights: np.ndarray, late: bool) -> list[tuple[np.ndarray, np.ndarray]]:
+        return [
             (with_passes(memories[i], conversations[i], parts[i][0], weights, late), parts[i][1])
             for i in use
         ]
-        weights = fit(own)
-    return weights
+
+    weights = fit([parts[i] for i in use])
+    for _ in range(ROUNDS):
+        weights = fit(filled(weights, late=False))
+    return [weights, fit(filled(weights, late=True))] if late else [weights]
 
 
-def as_ranking(weights: np.ndarray, late: bool) -> Ranking:
-    named = dict(zip(NAMES, weights.tolist(), strict=True))
-    kernel = {d: named[f"kernel {d:+d}"] for d in KERNEL}
-    own = {name: named[name] for name in ("dense", "lexical", "likeness", *ADDED)}
-    base = rankings["default"]
-    if late:
-        base, own["late"] = rankings["late-interaction"], named["late"]
-    return replace(base, name="fitted", weights=own, kernel=kernel, answers=named["answers"])
+def as_ranking(fitted: Sequence[np.ndarray]) -> Ranking:
+    ranking = None
+    for base, weights in zip(("default", "late-interaction"), fitted, strict=False):
+        named = dict(zip(NAMES, weights.tolist(), strict=True))
+        kernel = {d: named[f"kernel {d:+d}"] for d in KERNEL}
+        own = {name: named[name] for name in rankings[base].weights}
+        ranking = replace(
+            rankings[base], weights=own, kernel=kernel, answers=named["answers"], first=ranking
+        )
+    return replace(ranking, name="fitted")
 
 
 def main() -> None:
@@ -183,9 +189,6 @@ def main() -> None:
     known = embed_benchmark(model, benchmark, cache=arguments.cache, tokens=known_tokens)
     embedder = KnownVectors(model, known, known_tokens or {})
     memories = [remember(c, embedder) for c in benchmark.conversations]
-    if late:
-        for memory in memories:
-            memory.enable_late_interaction()
     parts = []
     for memory, conversation in zip(memories, benchmark.conversations, strict=True):
         x = features(memory, conversation)
@@ -202,7 +205,7 @@ def main() -> None:
         questions = conversation.answerable
         texts = [turn.text for turn in conversation.turns]
         asked = [q.text for q in questions]
-        ranked = rank_all(memory, asked, {"x": as_ranking(weights, late)}, texts)["x"]
+        ranked = rank_all(memory, asked, {"x": as_ranking(weights)}, texts)["x"]
         own = [
             question_metrics(gold_ranks(r, q.gold)) for r, q in zip(ranked, questions, strict=True)
         ]
@@ -214,7 +217,7 @@ def main() -> None:
         values += own
         inside += within
         if arguments.recall:
-            rule = as_ranking(weights, late)
+            rule = as_ranking(weights)
             packed += [in_recall(memory, q.text, q.gold, rule) for q in questions]
         print(
             f"{conversation.name:10} n {len(own):4d}  hit@10 "
@@ -231,11 +234,13 @@ def main() -> None:
     if arguments.recall:
         print(f"in the texts of recall, dates counted: {np.round(np.mean(packed, axis=0), 3)}")
     final = fit_rounds(memories, benchmark.conversations, parts, range(len(parts)), late)
-    deviation = np.std(folds, axis=0)
-    for name, value, by in zip(NAMES, final, deviation, strict=True):
-        if name == "late" and not late:
-            continue
-        print(f"  {name:12} {value:7.3f}  (+- {by:.3f} over the folds)")
+    for base, own, of_folds in zip(
+        ("default", "late-interaction"), final, zip(*folds, strict=True), strict=False
+    ):
+        print(base)
+        for name, value, by in zip(NAMES, own, np.std(of_folds, axis=0), strict=True):
+            if name != "late" or base != "default":
+                print(f"  {name:12} {value:7.3f}  (+- {by:.3f} over the folds)")
 
 
 if __name__ == "__main__":

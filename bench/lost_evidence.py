@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 from riemem import models
 from riemem.embed import load_embedder
-from riemem.evaluation.hybrid import BUDGETS, KnownVectors, rank_all, remember
+from riemem.evaluation.embedded import tokens_for
+from riemem.evaluation.hybrid import BUDGETS, KnownVectors, rank_all, remember, variants
 from riemem.evaluation.locomo import Conversation, load_locomo
 from riemem.evaluation.retrieval import embed_benchmark
-from riemem.retrieval.fusion import rankings
 
 KINDS = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop"}
 RANKS = (10, 20, 30, 45, 60, 100, 200)
@@ -59,7 +59,10 @@ def main() -> None:
     arguments = parser.parse_args()
     benchmark = load_locomo(arguments.file)
     model = load_embedder(None)
-    known = KnownVectors(model, embed_benchmark(model, benchmark, cache=arguments.cache))
+    tokens = tokens_for(model)
+    vectors = embed_benchmark(model, benchmark, cache=arguments.cache, tokens=tokens)
+    known = KnownVectors(model, vectors, tokens or {})
+    default = variants(late=tokens is not None)["default"]
     lost = {kind: np.zeros(len(BUDGETS)) for kind in KINDS}
     deep = {kind: np.zeros(len(RANKS)) for kind in KINDS}
     asked = dict.fromkeys(KINDS, 0)
@@ -70,9 +73,7 @@ def main() -> None:
         texts = [turn.text for turn in conversation.turns]
         questions = conversation.answerable
         with remember(conversation, known) as memory:
-            found = rank_all(
-                memory, [q.text for q in questions], {"x": rankings["default"]}, texts
-            )["x"]
+            found = rank_all(memory, [q.text for q in questions], {"x": default}, texts)["x"]
         for ranked, question in zip(found, questions, strict=True):
             order, gold, kind = ranked.packing, set(question.gold), question.category
             asked[kind] += 1
