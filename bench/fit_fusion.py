@@ -36,6 +36,7 @@ from riemem.evaluation.retrieval import embed_benchmark
 from riemem.retrieval.fusion import Fused, Ranking, rankings
 from riemem.retrieval.late import compare
 from riemem.retrieval.likeness import centre_of, likeness_weights
+from riemem.store.token_vectors import token_rows_of
 from scipy.optimize import minimize
 
 ADDED = ("names", "temporal", "time_words", "substance", "opening", "first_person")
@@ -96,9 +97,14 @@ def with_passes(
             first = Fused(every, x[row] @ full + alike * filled[row, :, -2], {})
             found: dict = {}
             options = rankings["late-interaction"].late
+
+            def read(ids: list[int]) -> dict[int, bytes]:
+                with memory._store.reading() as connection:
+                    return token_rows_of(connection, ids)
+
             tokens = memory._embedder.embed_query(question.text, tokens=True).tokens
             view = channel._corpus.follow()
-            compare(question.text, tokens, first, options, view, found, memory._store)
+            compare(question.text, tokens, first, options, view, found, read)
             filled[row, :, -1] = found.get("late", 0.0)
     return filled
 

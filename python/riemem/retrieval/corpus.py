@@ -13,10 +13,10 @@ import numpy.typing as npt
 
 from riemem.retrieval.beside import Beside, beside
 from riemem.retrieval.derived import Derived
+from riemem.retrieval.lately import shown_rows, token_rows
 from riemem.retrieval.lines import Lines, Turn, day_of, lines_of, named, turn_of, words_of
 from riemem.retrieval.postings import PART_TEXTS, Postings, PostingsView
 from riemem.retrieval.segments import COLUMNS, apart, dates_segment, read_pieces, words_segment
-from riemem.retrieval.shown import ShownRows
 from riemem.retrieval.spoken import Spoken
 from riemem.store import Store
 from riemem.store.segments import worth_keeping, write_segments
@@ -127,13 +127,14 @@ class Corpus:
         self._store = store
         self._profile = profile
         self._lock = threading.Lock()
-        self.shown = ShownRows(store)
+        self.shown, self.tokens = shown_rows(store), token_rows(store)
         self._clear()
 
     def _clear(self) -> None:
         self._revision = -1
         self._version = 0
         self.shown.clear()
+        self.tokens.clear()
         self._derived = Derived(self._read_turns)
         self._ids: Ids = np.empty(0, np.int64)
         self._alive: Mask = np.empty(0, np.bool_)
@@ -307,6 +308,7 @@ class Corpus:
         row_of = self._living()
         changed = [*forgotten, *(row[0] for row in rows)]
         self.shown.drop(changed)
+        self.tokens.drop(changed)
         gone = [row_of.pop(i) for i in changed if i in row_of]
         if gone:
             self._alive = self._alive.copy()

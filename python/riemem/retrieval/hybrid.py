@@ -270,7 +270,8 @@ class HybridChannel:
             asked = self._embedder.embed_query(query, tokens=True) if found is None else found.asked
             first = fuse(finder, channels, view, passes, kind, rows)
             best, lacking = compare(
-                query, asked.tokens, first, ranking.late, view, channels, self._store
+                *(query, asked.tokens, first, ranking.late, view, channels),
+                lambda ids: self._tokens(ids, mark),
             )
             notes += lacking
             if best is not None:
@@ -283,6 +284,10 @@ class HybridChannel:
         `mark` is that of the search that found them.
         """
         return self._corpus.shown.of(ids, mark)
+
+    def _tokens(self, ids: list[int], mark: int | None) -> dict[int, bytes]:
+        with self._store.reading():
+            return self._corpus.tokens.of(ids, mark)
 
     def keep(self) -> None:
         """Write what is slow to make into the store, for whoever opens it next."""

@@ -8,7 +8,7 @@ Zaharia, 2020), which compares with the passage alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +20,7 @@ from riemem.retrieval.fusion import Fused, Ranking, fuse
 from riemem.retrieval.names import named_words
 from riemem.retrieval.narrowing import top
 from riemem.retrieval.token_rows import ROW_BYTES, UNIT, Tokens, read_rows, told_rows
-from riemem.store import Store
-from riemem.store.token_vectors import token_rows_of
+from riemem.store.records import shown_ids
 
 __all__ = ["NEAR", "compare", "in_new_order", "late_scores", "maxima", "question_rows"]
 
@@ -40,7 +39,7 @@ def compare(
     options: tuple[int, float],
     view: CorpusView,
     channels: dict[str, Floats],
-    store: Store,
+    read: Callable[[list[int]], Mapping[int, bytes]],
 ) -> tuple[Ids | None, list[str]]:
     """Put the channel's score of every row into `channels`, or return why there is none.
 
@@ -56,7 +55,8 @@ def compare(
     view : CorpusView
     channels : dict of str to (n,) float64 ndarray
         "late" is set: 0 for what was not compared; see :func:`late_scores`.
-    store : Store
+    read : callable
+        Returns the token rows of memories; called once.
 
     Returns
     -------
@@ -67,7 +67,7 @@ def compare(
 
     Notes
     -----
-    Reads what it compares and nothing else, by one statement.
+    Reads what it compares and nothing else.
     """
     if tokens is None:
         return None, ["late: the embedder gives no vectors of tokens"]
@@ -76,11 +76,16 @@ def compare(
         return None, ["late: the query has no word to compare"]
     best = np.sort(top(first.scores, view.ids[first.rows], options[0]))
     rows = first.rows[best]
-    with store.reading() as connection:
-        texts = token_rows_of(connection, view.ids[rows].tolist())
+    texts, notes = read(view.ids[rows].tolist()), []
+    damaged = sorted(i for i, row in texts.items() if len(row) % ROW_BYTES)
+    if damaged:
+        notes.append(
+            f"late: the token vectors of {shown_ids(damaged)} are damaged; riemem check --repair"
+        )
+        texts = {i: row for i, row in texts.items() if i not in damaged}
     channels["late"] = np.zeros(len(view))
     channels["late"][rows] = late_scores(question, texts, view, rows, options[1])
-    return best, []
+    return best, notes
 
 
 def question_rows(query: str, tokens: Tokens, view: CorpusView) -> Bytes:

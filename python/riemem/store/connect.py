@@ -29,9 +29,6 @@ __all__ += ["Frozen", "open_reader", "reopened", "unchanged"]
 
 IN_MEMORY = ":memory:"
 
-#: Most KiB of pages that a connection keeps, filled as they are read; SQLite's own 2,000 hold the
-#: rows that searches read one by one of a thousand memories.
-_CACHE_KIB = 16_000
 #: Value of PRAGMA synchronous for each promise.
 DURABILITY = {"full": "FULL", "normal": "NORMAL"}
 
@@ -266,7 +263,6 @@ def _configured(
 ) -> sqlite3.Connection:
     try:
         connection.execute("PRAGMA foreign_keys = ON")
-        connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         if reading:
             connection.execute("PRAGMA query_only = ON")
         else:
