@@ -360,6 +360,11 @@ def test_every_option_of_search_is_reachable(filled: Run, tmp_path: Path) -> Non
     found = document(filled("search", "bicycle", "--ranking", str(own), "--json", "--explain"))
     assert found["scoring"].startswith("own: ")
     assert {"lexical", "neighbours"} <= set(found["hits"][0]["channels"])
+    for first in ('"default"', '{"weights": {"lexical": 1}}'):
+        own.write_text('{"weights": {"lexical": 1, "late": 2}, "first": %s}' % first)
+        told = document(filled("search", "bicycle", "--ranking", str(own), "--json"))
+        assert told["skipped"][0].startswith("late: the store keeps no token vectors")
+        assert told["hits"][0]["text"]
     assert found["hits"][0]["why"]
     shown = filled("search", "bicycle", "--explain").stdout
     assert "because of: " in shown
@@ -386,6 +391,9 @@ def test_every_option_of_search_is_reachable(filled: Run, tmp_path: Path) -> Non
         ('{"weights": {"dense": 1}, "late": [50]}', "not a ranking"),
         ('{"weights": {"dense": 1}, "late": [50, 2]}', "late: expected a count and a share"),
         ("{}", "not a ranking"),
+        ('{"weights": {"late": 1}, "first": "magic"}', "'magic'"),
+        ('{"weights": {"late": 1}, "first": 3}', "expected an object, got int"),
+        ('{"weights": {"late": 1}, "first": {"weights": {"late": 1}}}', "without the channel"),
     ],
 )
 def test_a_ranking_file_that_is_none_is_the_users_error(

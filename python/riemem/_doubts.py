@@ -231,10 +231,13 @@ def told_apart(judged: Hit, beside: Sequence[Hit]) -> dict[str, float]:
     """Return how much more each channel gave a hit than those beside it; the largest is 1."""
     if not beside:
         return {}
+    apart = ["superseded", "neighbours", "scenes", "bridges"]
+    if any(hit.channels.get("late", 0.0) < 0.0 for hit in (judged, *beside)):
+        apart.append("late")  # not compared: the share only keeps it behind those that were
     raw = {
         name: share - sum(hit.channels.get(name, 0.0) for hit in beside) / len(beside)
         for name, share in judged.channels.items()
-        if name not in ("superseded", "neighbours", "scenes", "bridges") and "." not in name
+        if name not in apart and "." not in name
     }
     largest = max(map(abs, raw.values()), default=0.0)
     return {name: value / largest for name, value in raw.items()} if largest > 0.0 else {}

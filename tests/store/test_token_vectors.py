@@ -19,6 +19,7 @@ from riemem.errors import (
     ArgumentError,
     DTypeError,
     ModelNotFoundError,
+    NotFiniteError,
     SchemaVersionError,
     ShapeError,
     StoreReadOnlyError,
@@ -30,6 +31,10 @@ from riemem.retrieval.token_rows import FORM, ROW_BYTES, read_rows, token_rows
 from riemem.store.reads import token_rows_of
 
 TEXTS = ["the red kite over the harbour", "and of the", "two tickets for the tram, please"]
+
+
+PLACE = np.zeros(1, np.int32)
+ONE = TokenVectors(PLACE, PLACE + 1, np.ones((1, 4), np.float32))
 
 
 class Plain:
@@ -303,6 +308,23 @@ class TestWriting:
         same = [i for i, row in enumerate(rows) if any((row == w).all() for w in whole)]
         assert len({rows[i].tobytes() for i in same}) == len(same) > 40
 
+    def test_whole_numbers_of_an_embedder_are_vectors_like_others(self, tmp_path: Path) -> None:
+        class Whole(HashingEmbedder):
+            def embed_with_tokens(self, texts: Sequence[str]) -> Any:
+                vectors, tokens = super().embed_with_tokens(texts)
+                made = [np.sign(own.vectors).astype(np.int8) for own in tokens]
+                return vectors, [
+                    TokenVectors(own.starts, own.ends, rows)
+                    for own, rows in zip(tokens, made, strict=True)
+                ]
+
+        with open_at(tmp_path / "o.db", Whole(dim=64)) as memory:
+            memory.enable_late_interaction()
+            memory.add("Tea and Boats")
+            assert read_rows(rows_of(memory, [1])[1]).shape == (2, ROW_BYTES)
+            assert memory.search("tea").scoring.startswith("late-interaction")
+            assert memory.check().ok
+
     def test_windows_that_are_no_pieces_of_the_text(self, tmp_path: Path) -> None:
         class Odd(HashingEmbedder):
             def windows(self, text: str) -> Any:
@@ -320,6 +342,8 @@ class TestWriting:
             (None, DTypeError, r"expected \(vectors, tokens\), got NoneType"),
             ([TokenVectors(*np.zeros((2, 0), np.int32), np.zeros((0, 4)))], ShapeError, "of 2 "),
             (["a", "b"], DTypeError, "list of TokenVectors"),
+            ([ONE, TokenVectors(PLACE, PLACE, np.ones((2, 4)))], ShapeError, "each of 1 starts"),
+            ([ONE, TokenVectors(PLACE, PLACE, np.full((1, 4), np.nan))], NotFiniteError, "token's"),
         ],
     )
     def test_embedders_that_give_something_else(
@@ -386,6 +410,31 @@ class TestNewStores:
             assert not memory.stats()["late_interaction"]["on"]
             assert memory.search("kite").scoring.startswith("default")
             assert memory.enable_late_interaction().memories == 2
+
+    def test_embedding_an_empty_store_again_decides_nothing(self, tmp_path: Path) -> None:
+        path = tmp_path / "new.db"
+        open_at(path, Worth(dim=64)).close()
+        Memory.reembed_store(path, embedder=Worth(dim=64))
+        with open_at(path, Worth(dim=64)) as memory:
+            memory.add(TEXTS[0])
+            assert rows_of(memory, [1]) == {1: expected(TEXTS[0])}
+
+    def test_an_empty_store_is_exported_as_one_can_import(self, tmp_path: Path) -> None:
+        exported = io.StringIO()
+        with open_at(tmp_path / "new.db", Worth(dim=64)) as memory:
+            memory.enable_late_interaction()
+            memory.export(exported, vectors=True)
+        with open_at(tmp_path / "other.db", Worth(dim=64)) as memory:
+            assert memory.import_(io.StringIO(exported.getvalue())).memories == 0
+
+    def test_who_comes_with_the_first_memory_has_the_tokens(self, tmp_path: Path) -> None:
+        path = tmp_path / "new.db"
+        with open_at(path, Worth(dim=64)) as memory:
+            memory.enable_late_interaction()
+        with open_at(path, Worth(dim=32)) as memory:
+            memory.add(TEXTS[0])
+            assert memory.check().ok
+            assert memory.search("kite").scoring.startswith("late-interaction")
 
     def test_what_was_made_before_stays_as_it_was(self, path: Path) -> None:
         with open_at(path, Worth(dim=64)) as memory:

@@ -78,8 +78,6 @@ def _options(given: dict[str, Any]) -> dict[str, Any]:
 
 def _ranking(text: str) -> str | Ranking:
     """Return the name of a ranking, or the one that a JSON file describes."""
-    from ..retrieval.fusion import Ranking
-
     path = Path(text)
     if path.suffix != ".json":
         return text
@@ -89,6 +87,12 @@ def _ranking(text: str) -> str | Ranking:
         raise InputFileError(f"--ranking: {text}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise ArgumentError(f"--ranking: {text} is not JSON ({error})") from error
+    return _described(found, text, path.stem)
+
+
+def _described(found: Any, text: str, name: str) -> Ranking:
+    from ..retrieval.fusion import Ranking, as_ranking
+
     if not isinstance(found, dict):
         raise ArgumentError(f"--ranking: {text}: expected an object, got {type(found).__name__}")
     known = [field.name for field in fields(Ranking)]
@@ -102,10 +106,13 @@ def _ranking(text: str) -> str | Ranking:
         "likeness": lambda value: (int(value[0]), float(value[1])),
         "late": lambda value: (int(value[0]), float(value[1])),
         "brevity": lambda value: (float(value[0]), int(value[1])),
+        "first": lambda value: (
+            as_ranking(value) if isinstance(value, str) else _described(value, text, "first")
+        ),
     }
     try:
         values = {k: convert[k](value) if k in convert else value for k, value in found.items()}
-        return Ranking(**({"name": path.stem} | values))
+        return Ranking(**({"name": name} | values))
     except ArgumentError as error:
         raise ArgumentError(f"--ranking: {text}: {error}") from error
     except (TypeError, ValueError, AttributeError, IndexError) as error:

@@ -146,7 +146,7 @@ class NearBest:
             return rows
         self._exact.fill(rows)
         near = self._near[rows]
-        near += weights["dense"] * (channels["dense"][rows] - self._guessed[rows])
+        near += weights.get("dense", 0.0) * (channels["dense"][rows] - self._guessed[rows])
         if own is not None:
             near += change
         reach = most_off(ranking, case.kind, self._off, beside=True)
@@ -189,7 +189,7 @@ def best_of_many(case: Case, k: int) -> Ids:
     exact.fill(rows)
     plain = replace(bare, kernel={}, answers=0.0)
     alone = fuse(plain, channels, view, passes, kind, rows)
-    first = rows[top(alone.scores, view.ids[rows], max(k, _OPENED))]
+    first = rows[top(alone.scores, view.ids[rows], max(4 * k, _OPENED))]
     opened = with_neighbours(first, view)
     exact.fill_around(opened)
     own: Ids = opened[passes[opened]]

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from riemem._token_vectors import TokenVectors, join_windows
 from riemem.embed import RENDERINGS, Embedder, Windows, load_embedder
-from riemem.errors import DTypeError, ShapeError, TextError
+from riemem.errors import DTypeError, NotFiniteError, ShapeError, TextError
 from riemem.retrieval.channel import Embedded
 from riemem.retrieval.token_rows import token_rows
 from riemem.store.records import check_integer, check_name
@@ -198,6 +198,15 @@ class TurnEmbedder:
             raise ShapeError(
                 f"embedder.{name}: expected the tokens of {len(texts)} texts, got {len(tokens)}"
             )
+        for item in tokens:
+            rows = np.asarray(item.vectors)
+            if rows.ndim != 2 or not len(rows) == len(item.starts) == len(item.ends):
+                raise ShapeError(
+                    f"embedder.{name}: expected a vector for each of {len(item.starts)} starts and "
+                    f"{len(item.ends)} ends of tokens, got shape {rows.shape}"
+                )
+            if not np.isfinite(rows).all():
+                raise NotFiniteError(f"embedder.{name}: a token's vector is not finite")
         return vectors, list(tokens)
 
     def _get(self) -> Embedder:

@@ -83,6 +83,8 @@ def compare(
             f"late: the token vectors of {shown_ids(damaged)} are damaged; riemem check --repair"
         )
         texts = {i: row for i, row in texts.items() if i not in damaged}
+    if not any(texts.values()):
+        return None, [*notes, "late: none of the memories found has vectors of tokens"]
     channels["late"] = np.zeros(len(view))
     channels["late"][rows] = late_scores(question, texts, view, rows, options[1])
     return best, notes
@@ -206,7 +208,8 @@ def in_new_order(
         "late", that none is above the least of the best.
     """
     second = fuse(ranking, channels, view, passes, kind, first.rows[best])
-    behind = max(0.0, float(first.scores[best].min() - second.scores.min()))
+    least = float(second.scores.min())
+    behind = max(0.0, float(first.scores[best].min()) - least)
 
     def joined(rest: Floats, own: Floats) -> Floats:
         both = rest.copy()
@@ -220,4 +223,5 @@ def in_new_order(
         if name != "late"
     }
     shares["late"] = joined(zero - behind, second.shares.get("late", none))
-    return Fused(first.rows, joined(first.scores - behind, second.scores), shares)
+    rest = np.minimum(first.scores - behind, least)  # whichever way the difference was rounded
+    return Fused(first.rows, joined(rest, second.scores), shares)

@@ -59,7 +59,7 @@ class Ranking:
         so many of the best of `first`; and what a word beside a turn counts there (see
         :mod:`riemem.retrieval.late`).
     first : Ranking or None
-        What finds those; None: this ranking without the channel.
+        What finds those; None: this ranking without the channel, or the default if it has no other.
     brevity : (float, int)
         How much a turn's length counts against it where a token budget is filled, and up to how
         many tokens it does not (see :func:`riemem.packing.worth`).
@@ -118,7 +118,7 @@ class Ranking:
             raise ArgumentError(f"weights: expected finite numbers, got {numbers}")
         if self.likeness[0] < 1 or self.likeness[1] <= 0.0:
             raise ArgumentError(f"likeness: expected a count and a spread > 0, got {self.likeness}")
-        if self.late[0] < 1 or not 0.0 <= self.late[1] <= 1.0:
+        if not isinstance(self.late[0], int) or self.late[0] < 1 or not 0.0 <= self.late[1] <= 1.0:
             raise ArgumentError(f"late: expected a count and a share, got {self.late}")
         if self.first is not None:
             self._check_first(self.first)
@@ -137,6 +137,8 @@ class Ranking:
             own, other = getattr(self, option), getattr(first, option)
             if own != other:
                 raise ArgumentError(f"first: expected its {option} to be {own!r}, got {other!r}")
+        if "likeness" in self.weights and "likeness" not in first.weights:
+            raise ArgumentError("first: expected a weight for 'likeness', which starts from it")
         if not self._lenders() <= first._lenders():
             raise ArgumentError(
                 f"first: expected a kernel with {sorted(self._lenders())}, got "
@@ -152,12 +154,16 @@ class Ranking:
         if "late" not in self.weights or self.first is not None:
             return self.first or self
         own = {name: weight for name, weight in self.weights.items() if name != "late"}
-        return replace(self, weights=own) if own else self
+        return replace(self, weights=own) if own else _DEFAULT
 
     def changed(self, **changes: Any) -> Ranking:
-        """This ranking with other values, and with the same ones in what finds its memories."""
-        if self.first is not None:
-            changes = {**changes, "first": self.first.changed(**changes)}
+        """This ranking with other values, and with the same ones in what finds its memories.
+
+        But for "name", "weights" and "first", which are its own.
+        """
+        below = {k: v for k, v in changes.items() if k not in ("name", "weights", "first")}
+        if self.first is not None and "first" not in changes:
+            changes = {**changes, "first": self.first.changed(**below)}
         return replace(self, **changes)
 
     def reweighed(self, change: Callable[[str, float], float | None], **more: float) -> Ranking:

@@ -34,7 +34,7 @@ _PART = 64
 
 
 def keeps_tokens(store: Store) -> bool:
-    """Whether the store was asked to keep them."""
+    """Whether the store keeps them."""
     with store.reading() as connection:
         return kept_form(connection) is not None
 
@@ -110,6 +110,8 @@ def fill_tokens(store: Store, embedder: TurnEmbedder, progress: Progress | None 
     with store.reading() as connection:
         kept = kept_form(connection)
         total = late_interaction(connection).missing
+    if total == 0:
+        return 0
     done, after = 0, 0
     while kept == Kept(FORM, ROW_BYTES, embedder.identity().embedder):
         if progress is not None and progress(done, max(total, done)) is False:

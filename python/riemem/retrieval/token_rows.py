@@ -107,8 +107,8 @@ def rounded(vectors: npt.NDArray[Any]) -> npt.NDArray[np.int8]:
 
     ``clip(round(127/4 sqrt(DIMS) R v / |R v|), -127, 127)``, R = the fixed rotation of
     :func:`riemem._backend.core.rotate`. A vector of fewer than DIMS numbers is continued by zeros;
-    of a longer one the first DIMS numbers of R v count. Rows of int8 are rounded already, and
-    returned as they are; what has no direction becomes zeros.
+    of a longer one the first DIMS numbers of R v count. DIMS numbers of int8 are rounded
+    already, and returned as they are; what has no direction becomes zeros.
 
     Examples
     --------
@@ -116,7 +116,7 @@ def rounded(vectors: npt.NDArray[Any]) -> npt.NDArray[np.int8]:
     >>> rows.shape, round(float(np.linalg.norm(rows[0] / (127 / 4 * DIMS**0.5))), 1)
     ((2, 512), 1.0)
     """
-    if vectors.dtype == np.int8:
+    if vectors.dtype == np.int8 and vectors.shape[1] == DIMS:
         return vectors
     rows = vectors.astype(np.float64)
     if rows.shape[1] < DIMS:

@@ -137,7 +137,7 @@ def write_lines(
                 f"SELECT count(*) FROM memories WHERE {condition}", parameters
             ).fetchone()[0]
         )
-        kept = kept_form(connection) if vectors else None
+        kept = kept_form(connection) if vectors and identity is not None else None
         put(_header(identity if vectors else None, kept, total, at))
         rows = connection.execute(
             "SELECT id, profile, session, speaker, text, observed_at, created_at, updated_at, "
@@ -191,6 +191,7 @@ def read_lines(source: Iterable[bytes], name: str, profile: str | None = None) -
     source : iterable of bytes
         A file opened in binary mode, or its lines.
     name : str
+        Of the file, for messages.
     profile : str, optional
         All memories are put into this profile instead of their own.
 

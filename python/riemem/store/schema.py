@@ -324,9 +324,9 @@ DOUBTS = (
     "CREATE INDEX feedback_memory ON feedback (memory_id)",
 )
 
-# The vectors of memories' tokens (riemem.store.token_vectors), in stores that were asked to keep
-# them; which form they have stands in `meta`. They were made in the same pass as the vectors of
-# their memory, and go with them.
+# The vectors of memories' tokens (riemem.store.token_vectors), in stores that keep them; which form
+# they have stands in `meta`. They were made in the same pass as the vectors of their memory, and go
+# with them.
 TOKEN_VECTORS = (
     """CREATE TABLE token_vectors (
         memory_id INTEGER PRIMARY KEY REFERENCES memories (id) ON DELETE CASCADE,

@@ -138,7 +138,7 @@ def _read(record: object) -> Kept | None:
     try:
         found: Any = json.loads(str(record))
         kept = Kept(str(found["form"]), int(found["row_bytes"]), str(found["embedder"]))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
     return kept if kept.row_bytes > 0 else None
 

@@ -18,6 +18,7 @@ from riemem.store.sqlite import (
     Store,
     Transaction,
     get_meta,
+    read_identity,
     require_identity,
     set_meta,
     write_identity,
@@ -143,6 +144,7 @@ def insert(
         if require_identity(connection, identity, store.path) is None:
             write_identity(connection, identity)
             begin_with(connection, identity, tokens)
+            of_embedder(connection, identity, tokens)
         same: dict[object, int] = {}  # what was given in this call so far
         ids, rows, vectors, labels, said, own = [], [], [], [], [], []
         now = now_us()
@@ -286,6 +288,8 @@ def replace_vectors(
             "UPDATE memories SET revision = ? WHERE id = ?",
             [(transaction.revision, memory_id) for memory_id in blobs],
         )
+        if read_identity(connection) is None:
+            begin_with(connection, identity, tokens)
         write_identity(connection, identity)
         of_embedder(connection, identity, tokens)
         write_rows(transaction, list(blobs), tokens)
