@@ -361,7 +361,7 @@ def test_every_option_of_search_is_reachable(filled: Run, tmp_path: Path) -> Non
     assert found["scoring"].startswith("own: ")
     assert {"lexical", "neighbours"} <= set(found["hits"][0]["channels"])
     for first in ('"default"', '{"weights": {"lexical": 1}}'):
-        own.write_text('{"weights": {"lexical": 1, "late": 2}, "first": %s}' % first)
+        own.write_text('{"weights": {"lexical": 1, "late": 2}, "first": ' + first + "}")
         told = document(filled("search", "bicycle", "--ranking", str(own), "--json"))
         assert told["skipped"][0].startswith("late: the store keeps no token vectors")
         assert told["hits"][0]["text"]
