@@ -183,6 +183,7 @@ class HybridChannel:
         finder = ranking.finder
         wanted = {**ranking.weights, **finder.weights}
         late = "late" in wanted
+        asked_for = k
         if late:  # it puts those in another order
             k = max(k, ranking.late[0])
         channels: dict[str, Floats] = {}
@@ -274,6 +275,10 @@ class HybridChannel:
                 lambda ids: self._tokens(ids, mark),
             )
             notes += lacking
+            if best is not None and narrow and asked_for <= best.size and not edges.pairs:
+                # What was not compared comes after these, so it is not wanted.
+                first = Fused(first.rows[best], first.scores[best], {})
+                best = np.arange(best.size)
             if best is not None:
                 compared = (first, best)
         return Gathered(view, passes, channels, tuple(notes), kind, scoring, rows, edges, compared)

@@ -125,9 +125,10 @@ def maxima(question: Bytes, texts: Sequence[bytes]) -> Floats:
     >>> maxima(row, [bytes([1]) + bytes(63), b""]).tolist()
     [[90.0, -inf]]
     """
-    counts = np.array([len(text) for text in texts], np.int64) // ROW_BYTES
+    counts = np.fromiter(map(len, texts), np.int64, len(texts)) // ROW_BYTES
     found = _backend.core.max_sim(question, read_rows(b"".join(texts)), counts).astype(np.float64)
-    found[:, counts == 0] = -np.inf
+    if not counts.all():
+        found[:, counts == 0] = -np.inf
     return found
 
 
@@ -167,18 +168,18 @@ def late_scores(
         return np.zeros(rows.size)
     order = np.argsort(rows)
     near = view.beside.lane[view.beside.place[rows][:, None] + _BESIDE]
-    place = np.searchsorted(rows, near, sorter=order)
-    place[place == rows.size] = 0
-    place = order[place]
+    place = order[np.minimum(np.searchsorted(rows, near, sorter=order), rows.size - 1)]
     place[rows[place] != near] = rows.size  # the last for no such turn
-    lent = np.append(beside * own, np.full((len(own), 1), -np.inf), axis=1)
+    lent = np.empty((len(own), rows.size + 1))
+    lent[:, -1] = -np.inf
+    np.multiply(own, beside, out=lent[:, :-1])
     best = np.maximum(own, lent[:, place].max(axis=2))
-    scores = best.sum(axis=0)[has] / (len(own) * UNIT)
-    values = np.empty(rows.size)
-    values[has] = scores
-    # Summed by id: in whatever order the rows came.
-    values[~has] = scores[np.argsort(ids[has])].mean()
-    values -= scores.min()
+    values: Floats = best.sum(axis=0) / (len(own) * UNIT)
+    least = values[has].min()
+    if not has.all():
+        # Summed by id: in whatever order the rows came.
+        values[~has] = values[has][np.argsort(ids[has])].mean()
+    values -= least
     return values
 
 
@@ -197,7 +198,7 @@ def in_new_order(
     ----------
     first : Fused
     best : (c,) int64 ndarray
-        Their positions in it; no other has a larger score.
+        Their positions in it, ascending; no other has a larger score.
     ranking : Ranking
         The second; other parameters as for :func:`riemem.retrieval.fusion.fuse`.
 
@@ -208,6 +209,8 @@ def in_new_order(
         "late", that none is above the least of the best.
     """
     second = fuse(ranking, channels, view, passes, kind, first.rows[best])
+    if best.size == first.rows.size:  # ascending, so all of them as they are
+        return second
     least = float(second.scores.min())
     behind = max(0.0, float(first.scores[best].min()) - least)
 
@@ -219,7 +222,7 @@ def in_new_order(
     zero, none = np.zeros(first.rows.size), np.zeros(best.size)
     shares = {
         name: joined(first.shares.get(name, zero), second.shares.get(name, none))
-        for name in {**first.shares, **second.shares}
+        for name in {**second.shares, **first.shares}
         if name != "late"
     }
     shares["late"] = joined(zero - behind, second.shares.get("late", none))

@@ -118,13 +118,13 @@ def rounded(vectors: npt.NDArray[Any]) -> npt.NDArray[np.int8]:
     """
     if vectors.dtype == np.int8 and vectors.shape[1] == DIMS:
         return vectors
-    rows = vectors.astype(np.float64)
-    if rows.shape[1] < DIMS:
-        rows = np.pad(rows, ((0, 0), (0, DIMS - rows.shape[1])))
+    rows = np.zeros((len(vectors), max(DIMS, vectors.shape[1])))
+    rows[:, : vectors.shape[1]] = vectors
     rows = _backend.core.rotate(rows)[:, :DIMS]
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
     scales = np.divide(_SCALE * DIMS**0.5, lengths, out=np.zeros_like(lengths), where=lengths > 0.0)
-    found: npt.NDArray[np.int8] = np.rint(np.clip(rows * scales, -127.0, 127.0)).astype(np.int8)
+    rows = np.minimum(np.maximum(rows * scales, -127.0), 127.0)
+    found: npt.NDArray[np.int8] = np.rint(rows).astype(np.int8)
     return found
 
 
