@@ -115,7 +115,10 @@ def test_a_row_is_read_once_and_only_so_many_are_kept(tmp_path: Path) -> None:
         assert asked == [[*ids[:5], long], [ids[6], 999, long]]
         asked.clear()
         assert rows(ids, mark) == {i: want[i] for i in ids}
-        assert len(kept._known) <= 15
+        assert len(kept._known) == 15  # those that were read last
+        assert set(ids[7:]) <= set(kept._known)
+        assert rows(list(range(1, 22)), mark) == {i: want[i] for i in [*ids, long]}
+        assert len(kept._known) == 15
         asked.clear()
         assert rows(ids[:2], None) == {i: want[i] for i in ids[:2]}
         memory.add("written since")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
@@ -62,9 +63,12 @@ class KeptLately(Generic[T]):
             return {i: known[i] for i in ids}
         fresh = self._read(self._store, missing)
         found = {i: row for i in ids if (row := known.get(i) or fresh.get(i)) is not None}
-        if len(known) + len(fresh) > self._most:
-            known.clear()
-        known.update((i, row) for i, row in fresh.items() if self._size(row) <= self._largest)
+        new = {i: row for i, row in fresh.items() if self._size(row) <= self._largest}
+        if len(new) > self._most:
+            return found
+        for memory_id in list(itertools.islice(known, max(0, len(known) + len(new) - self._most))):
+            known.pop(memory_id, None)  # those that were read first
+        known.update(new)
         return found
 
     def drop(self, ids: Iterable[int]) -> None:
@@ -83,7 +87,7 @@ def shown_rows(store: Store) -> KeptLately[Shown]:
 
 
 def token_rows(store: Store) -> KeptLately[bytes]:
-    """The vectors of memories' tokens: at most 8,192 of them, of 4 KiB each."""
+    """The vectors of memories' tokens: at most 16,384 of them, of 2 KiB each."""
 
     def read(store: Store, ids: Sequence[int]) -> dict[int, bytes]:
         with store.reading() as connection:
@@ -91,6 +95,6 @@ def token_rows(store: Store) -> KeptLately[bytes]:
 
     def size(rows: bytes) -> int:
         # What is damaged may be put right without a change of its memory.
-        return len(rows) if len(rows) % ROW_BYTES == 0 else 4097
+        return len(rows) if len(rows) % ROW_BYTES == 0 else 2049
 
-    return KeptLately(store, read, size, 8192, 4096)
+    return KeptLately(store, read, size, 16384, 2048)
