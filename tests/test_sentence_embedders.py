@@ -251,6 +251,30 @@ def test_tokens_are_those_of_the_text_alone(bert: Path, tmp_path: Path) -> None:
     np.testing.assert_allclose(asked.vectors, unit.numpy(), atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("config", "kept"),
+    [
+        ({"pooling_mode_mean_tokens": True}, True),
+        ({"pooling_mode_weightedmean_tokens": True}, True),
+        ({"pooling_mode_mean_sqrt_len_tokens": True}, True),
+        ({"pooling_mode_cls_token": True}, False),
+        ({"pooling_mode_max_tokens": True}, False),
+        ({"pooling_mode_lasttoken": True}, False),
+        ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True}, True),
+    ],
+)
+def test_a_new_store_keeps_tokens_whose_mean_is_the_vector(
+    bert: Path, tmp_path: Path, config: dict[str, bool], kept: bool
+) -> None:
+    folder = folder_like(bert, tmp_path / "p")
+    write(folder / "modules.json", modules())
+    write(folder / "1_Pooling/config.json", config)
+    with Memory.open(tmp_path / "me.db", embedder=folder) as memory:
+        memory.add("red tea")
+        assert memory.stats()["late_interaction"]["on"] == kept
+        assert memory.enable_late_interaction().memories == 1
+
+
 def test_tokens_lie_where_they_did_before_letters_were_made_small(
     bert: Path, tmp_path: Path
 ) -> None:

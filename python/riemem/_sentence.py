@@ -119,6 +119,14 @@ class SentenceEmbedder:
             return self._files
 
     @property
+    def tokens_by_default(self) -> bool:
+        """Whether a new store keeps the vectors of tokens: where the text's is a mean of them.
+
+        What training made of tokens that are only picked from, or not pooled at all, nobody knows.
+        """
+        return any("mean" in mode for mode in self.files.modes)
+
+    @property
     def query_prompt(self) -> str:
         """What is put before a query."""
         return self.files.query_prompt if self._prompts[0] is None else self._prompts[0]
