@@ -19,16 +19,21 @@ pty = pytest.importorskip("pty", reason="needs pseudo-terminals, which this syst
 PYTHON = str(Path(sys.modules["riemem"].__path__[0]).parent)
 MEMORIES = 300  # two batches of the embedder
 
-#: Runs the command of argv; the second batch says so on the terminal, and waits at the named pipe.
+#: Runs the command of argv; the second batch says so on the terminal, and waits for a signal. That
+#: writes into the pipe whenever it comes: between the word and the wait, it still ends the wait.
 _WAITING = """
-import os, sys
+import os, signal, sys
 from riemem.embed import HashingEmbedder
 real, calls = HashingEmbedder.embed, []
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background job ignores
+reader, writer = os.pipe()
+os.set_blocking(writer, False)
+signal.set_wakeup_fd(writer)
 def embed(self, texts):
     calls.append(1)
     if len(calls) == 2 and sys.argv[1]:
         os.write(2, b"IN THE MIDDLE")
-        open(sys.argv[1]).read()
+        os.read(reader, 1)
     return real(self, texts)
 HashingEmbedder.embed = embed
 from riemem.cli import main
@@ -73,10 +78,8 @@ COMMANDS = {
 
 def run(name: str, files: Path, *, interrupt: bool) -> tuple[int, str]:
     """Run a command on a terminal of its own; return its exit code and what the terminal got."""
-    gate = files / "gate"
-    os.mkfifo(gate)
     words = COMMANDS[name].format(files).split()
-    code = [sys.executable, "-c", _WAITING, str(gate) if interrupt else "", *words]
+    code = [sys.executable, "-c", _WAITING, "wait" if interrupt else "", *words]
     master, slave = pty.openpty()
     process = subprocess.Popen(
         code,
