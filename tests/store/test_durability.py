@@ -22,7 +22,9 @@ from typing import Any
 import pytest
 from riemem.embed import HashingEmbedder
 from riemem.memory import Memory
+from riemem.retrieval.token_rows import token_rows
 from riemem.store.reads import stored_vectors
+from riemem.store.token_vectors import token_rows_of
 
 KILLS = int(os.environ.get("RIEMEM_KILLS", "300"))
 DIM = 8
@@ -39,6 +41,7 @@ from riemem.retrieval import corpus, loading, postings
 
 corpus._LEAST_KEPT = corpus._LEAST_BETWEEN = 1  # searches keep segments of so few memories
 corpus.PART_TEXTS = postings.PART_TEXTS = loading.REBUILT_ROWS = 4
+HashingEmbedder.tokens_by_default = True  # a new store keeps them
 path, acknowledgements = sys.argv[1], int(sys.argv[2])
 
 def say(*words):
@@ -139,7 +142,14 @@ def check(path: Path, truth: Truth, newest: int) -> int:
             last = records[-1]
             vector = EMBEDDER.embed([last.text])
             assert (stored_vectors(memory._store, last.id) == vector).all()
-            assert not memory.stats()["erasure_pending"]
+            stats = memory.stats()
+            assert not stats["erasure_pending"]
+            tokens = stats["late_interaction"]
+            assert (tokens["on"], tokens["memories"], tokens["missing"]) == (True, len(there), 0)
+            with memory._store.reading() as connection:
+                (rows,) = token_rows_of(connection, [last.id]).values()
+            (own,) = EMBEDDER.embed_with_tokens([last.text])[1]
+            assert rows == token_rows(last.text, own)
     truth.state, truth.pending = there, None
     return max([newest, *there])
 
