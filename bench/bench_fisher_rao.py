@@ -11,9 +11,9 @@ what depends on the rows alone made beforehand.
 from __future__ import annotations
 
 import sys
-import time
 
 import numpy as np
+from in_turn import best_of
 from riemem import _backend, reference
 from riemem._uncertain import precision_of, prepare_uncertain, uncertain_topk
 from riemem.fisher_rao import TEMPERATURE, access_ramp, signal_variance
@@ -64,12 +64,7 @@ def measure(n: int, d: int, b: int, rounds: int = 7) -> list[str]:
         for isa in isas
     }
     ways["numpy"] = lambda: peer.topk(queries)
-    best = dict.fromkeys(ways, np.inf)
-    for _ in range(rounds):
-        for name, way in ways.items():
-            start = time.thread_time()
-            way()
-            best[name] = min(best[name], time.thread_time() - start)
+    best = best_of(ways, rounds)
     cells = [f"{best[name] / b * 1e3:.4f}" for name in ways]
     ratio = best[isas[0]] / best["numpy"]
     cells += [f"{ratio:.2f}", f"{found.exact_rows / b:.0f}", f"{same:.3f}"]

@@ -9,8 +9,10 @@ to the bit before anything is timed. The last line is a maintenance of a year.
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import numpy as np
+from in_turn import best_of
 from riemem import _backend, reference
 
 NONE = np.zeros(0)
@@ -52,13 +54,8 @@ def main() -> None:
     print("|---|---|---|---|---|")
     for n, steps in ((1000, 30), (10_000, 30), (100_000, 5)):
         np.testing.assert_array_equal(kernel(n, steps), numpy(n, steps))
-        best = [np.inf, np.inf]
-        for _ in range(5):
-            for i, way in enumerate((kernel, numpy)):
-                start = time.thread_time()
-                way(n, steps)
-                best[i] = min(best[i], time.thread_time() - start)
-        ns = [seconds / (n * steps) * 1e9 for seconds in best]
+        ways = {way.__name__: partial(way, n, steps) for way in (kernel, numpy)}
+        ns = [seconds / (n * steps) * 1e9 for seconds in best_of(ways, 5).values()]
         print(f"| {n} | {steps} | {ns[0]:.0f} | {ns[1]:.0f} | {ns[0] / ns[1]:.3f} |", flush=True)
     start = time.thread_time()
     kernel(10_000, 365)

@@ -13,10 +13,10 @@ which only the time is of interest.
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
 
 import numpy as np
+from in_turn import best_of
 from riemem import _backend
 
 try:
@@ -87,16 +87,6 @@ def measure(m: int, d: int, n: int, t: int, rounds: int = 300) -> None:
     for turn in turns.values():
         np.testing.assert_allclose(turn(), rows.astype(np.float64) @ matrix, atol=1e-10)
     report(size, best_of(turns, rounds), m)
-
-
-def best_of(ways: dict[str, Callable[[], np.ndarray]], rounds: int) -> dict[str, float]:
-    best = dict.fromkeys(ways, np.inf)
-    for _ in range(rounds):
-        for name, way in ways.items():
-            start = time.thread_time()
-            way()
-            best[name] = min(best[name], time.thread_time() - start)
-    return best
 
 
 def report(size: str, best: dict[str, float], pairs: int) -> None:

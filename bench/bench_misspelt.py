@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from riemem.embed import load_embedder
 from riemem.evaluation.embedded import tokens_for
-from riemem.evaluation.hybrid import KnownVectors, rank_all, remember, variants
+from riemem.evaluation.hybrid import KnownVectors, default_ranking, rank_all, remember
 from riemem.evaluation.locomo import load_locomo
 from riemem.evaluation.metrics import gold_ranks, question_metrics
 from riemem.evaluation.retrieval import embed_benchmark
@@ -54,7 +54,7 @@ def main() -> None:
     tokens = tokens_for(model)
     vectors = embed_benchmark(model, benchmark, cache=arguments.cache, tokens=tokens)
     known = KnownVectors(model, vectors, tokens or {})
-    default = variants(late=tokens is not None)["default"]
+    default = default_ranking(late=tokens is not None)
     chosen = {n: default if n == "default" else rankings[n] for n in arguments.ranking}
     rng, slips = random.Random(0), postings.slips
     values: dict[tuple[str, str], list[dict[str, float]]] = {}

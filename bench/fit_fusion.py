@@ -35,8 +35,8 @@ from riemem.evaluation.metrics import gold_ranks, question_metrics
 from riemem.evaluation.retrieval import embed_benchmark
 from riemem.retrieval.fusion import Fused, Ranking, rankings
 from riemem.retrieval.late import compare
+from riemem.retrieval.lately import token_rows
 from riemem.retrieval.likeness import centre_of, likeness_weights
-from riemem.store.token_vectors import token_rows_of
 from scipy.optimize import minimize
 
 ADDED = ("names", "temporal", "time_words", "substance", "opening", "first_person")
@@ -81,7 +81,7 @@ def with_passes(
 ) -> np.ndarray:
     """The features with the likeness that these weights give, and the late scores of their best."""
     channel = memory._channel("default")
-    dense = channel.dense
+    dense, rows = channel.dense, token_rows(memory._store)
     ids = np.arange(1, x.shape[1] + 1)
     filled = x.copy()
     full = spread(weights)
@@ -97,14 +97,11 @@ def with_passes(
             first = Fused(every, x[row] @ full + alike * filled[row, :, -2], {})
             found: dict = {}
             options = rankings["late-interaction"].late
-
-            def read(ids: list[int]) -> dict[int, bytes]:
-                with memory._store.reading() as connection:
-                    return token_rows_of(connection, ids)
-
             tokens = memory._embedder.embed_query(question.text, tokens=True).tokens
             view = channel._corpus.follow()
-            compare(question.text, tokens, first, options, view, found, read)
+            compare(
+                question.text, tokens, first, options, view, found, lambda ids: rows.of(ids, None)
+            )
             filled[row, :, -1] = found.get("late", 0.0)
     return filled
 

@@ -17,7 +17,7 @@ import numpy as np
 from riemem import models
 from riemem.embed import load_embedder
 from riemem.evaluation.embedded import tokens_for
-from riemem.evaluation.hybrid import BUDGETS, KnownVectors, rank_all, remember, variants
+from riemem.evaluation.hybrid import BUDGETS, KnownVectors, default_ranking, rank_all, remember
 from riemem.evaluation.locomo import Conversation, load_locomo
 from riemem.evaluation.retrieval import embed_benchmark
 
@@ -62,7 +62,7 @@ def main() -> None:
     tokens = tokens_for(model)
     vectors = embed_benchmark(model, benchmark, cache=arguments.cache, tokens=tokens)
     known = KnownVectors(model, vectors, tokens or {})
-    default = variants(late=tokens is not None)["default"]
+    default = default_ranking(late=tokens is not None)
     lost = {kind: np.zeros(len(BUDGETS)) for kind in KINDS}
     deep = {kind: np.zeros(len(RANKS)) for kind in KINDS}
     asked = dict.fromkeys(KINDS, 0)

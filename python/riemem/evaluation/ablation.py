@@ -16,7 +16,14 @@ from ..memory import Memory
 from ..retrieval.fusion import CHANNELS, Ranking, rankings
 from ..store import feedback
 from .embedded import tokens_for
-from .hybrid import KnownVectors, evidence_inside, rank_all, remember, turn_tokens
+from .hybrid import (
+    KnownVectors,
+    default_ranking,
+    evidence_inside,
+    rank_all,
+    remember,
+    turn_tokens,
+)
 from .lives import rank_lives
 from .locomo import Conversation, Question, load_locomo
 from .metrics import gold_ranks, paired_bootstrap, question_metrics, shown_interval
@@ -90,10 +97,6 @@ def _wide(column: str) -> int:
     return max(len(column), 5)
 
 
-def _default(*, late: bool) -> Ranking:
-    return rankings["late-interaction" if late else "default"]
-
-
 def layers(*, late: bool = False) -> dict[str, tuple[str, Ranking]]:
     """Return (base, ranking) of each row that is a ranking.
 
@@ -105,7 +108,7 @@ def layers(*, late: bool = False) -> dict[str, tuple[str, Ranking]]:
     ['default', 'without dense', 'without lexical']
     """
     found: dict[str, tuple[str, Ranking]] = {}
-    default, paper = _default(late=late), rankings["slm-v3"]
+    default, paper = default_ranking(late=late), rankings["slm-v3"]
     found["default"] = ("default", default)
     for name in CHANNELS:
         if name in default.weights:
@@ -167,7 +170,7 @@ def run_ablation(
     late = tokens is not None
     known = embed_benchmark(model, benchmark, cache=cache, progress=progress, tokens=tokens)
     count, _ = models.token_counter()
-    chosen, default = layers(late=late), _default(late=late)
+    chosen, default = layers(late=late), default_ranking(late=late)
     taught = "with feedback"
     values: dict[str, list[dict[str, float]]] = {name: [] for name in (*chosen, taught, *LIVES)}
     conflicts = superseded = 0

@@ -120,6 +120,11 @@ def instant(when: str | None) -> str:
     return moment.replace(tzinfo=timezone.utc).isoformat()
 
 
+def default_ranking(*, late: bool) -> Ranking:
+    """What "default" means to a memory that keeps token vectors, or that keeps none."""
+    return rankings["late-interaction" if late else "default"]
+
+
 def variants(names: Sequence[str] | None = None, *, late: bool = False) -> dict[str, Ranking]:
     """Return what is measured: channels alone, the default without each, every ranking.
 
@@ -131,7 +136,7 @@ def variants(names: Sequence[str] | None = None, *, late: bool = False) -> dict[
     >>> [name for name in variants() if name.startswith("only")][:2]
     ['only dense', 'only lexical']
     """
-    default = rankings["late-interaction" if late else "default"]
+    default = default_ranking(late=late)
     own = [name for name in CHANNELS if name in default.weights]
     chosen: dict[str, Ranking] = {}
     for name in ("dense", "lexical", "names", "temporal", "entities", "profile"):

@@ -24,6 +24,7 @@ from .embedded import Progress, embed_texts, tokens_for
 from .hybrid import (
     BUDGETS,
     KnownVectors,
+    default_ranking,
     evidence_inside,
     in_recall,
     rank_all,
@@ -143,7 +144,7 @@ def run_locomo(
                 if recall:
                     packed += [in_recall(memory, q.text, q.gold) for q in conversation.answerable]
             if lives:
-                ranking |= rank_lives(conversation, make, variants(late=bool(tokens))["default"])
+                ranking |= rank_lives(conversation, make, default_ranking(late=bool(tokens)))
     count, counter = models.token_counter()
     sizes = [turn_tokens(conversation, count) for conversation in benchmark.conversations]
     return Report(

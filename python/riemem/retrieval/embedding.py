@@ -15,7 +15,7 @@ from riemem._token_vectors import TokenVectors, join_windows
 from riemem.embed import RENDERINGS, Embedder, Windows, load_embedder
 from riemem.errors import DTypeError, NotFiniteError, ShapeError, TextError
 from riemem.retrieval.channel import Embedded
-from riemem.retrieval.token_rows import token_rows
+from riemem.retrieval.token_rows import checked_vectors, token_rows
 from riemem.store.records import check_integer, check_name
 from riemem.store.sqlite import Identity
 from riemem.store.vectors import check_rows, encode
@@ -199,13 +199,7 @@ class TurnEmbedder:
                 f"embedder.{name}: expected the tokens of {len(texts)} texts, got {len(tokens)}"
             )
         for item in tokens:
-            rows = np.asarray(item.vectors)
-            if rows.ndim != 2 or not len(rows) == len(item.starts) == len(item.ends):
-                raise ShapeError(
-                    f"embedder.{name}: expected a vector for each of {len(item.starts)} starts and "
-                    f"{len(item.ends)} ends of tokens, got shape {rows.shape}"
-                )
-            if not np.isfinite(rows).all():
+            if not np.isfinite(checked_vectors(item, f"embedder.{name}: tokens")).all():
                 raise NotFiniteError(f"embedder.{name}: a token's vector is not finite")
         return vectors, list(tokens)
 

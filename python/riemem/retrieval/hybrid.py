@@ -21,12 +21,7 @@ from riemem.retrieval.demotion import Edges, follow_edges, put_in_order
 from riemem.retrieval.dense import MANY, DenseChannel
 from riemem.retrieval.embedding import TurnEmbedder
 from riemem.retrieval.entities import entity_scores
-from riemem.retrieval.fusion import (
-    Fused,
-    Ranking,
-    as_ranking,
-    fuse,
-)
+from riemem.retrieval.fusion import Fused, Ranking, as_ranking, fuse
 from riemem.retrieval.late import compare, in_new_order
 from riemem.retrieval.names import speaker_scores
 from riemem.retrieval.narrowing import adds_up, top

@@ -14,7 +14,7 @@ from riemem.retrieval.words import STOP_WORDS, word_places
 from riemem.store.token_vectors import MOST_ROWS
 
 __all__ = ["DIMS", "FORM", "MOST_ROWS", "ROW_BYTES", "UNIT"]
-__all__ += ["read_rows", "rounded", "telling", "token_rows", "told_rows"]
+__all__ += ["checked_vectors", "read_rows", "rounded", "telling", "token_rows", "told_rows"]
 
 #: Numbers of a row.
 DIMS = 512
@@ -92,14 +92,26 @@ def token_rows(text: str, tokens: Tokens, *, without: Collection[str] = ()) -> b
 
 def told_rows(text: str, tokens: Tokens, *, without: Collection[str] = ()) -> npt.NDArray[np.int8]:
     """Return the numbers whose signs :func:`token_rows` returns; (t, DIMS)."""
+    vectors = checked_vectors(tokens, "tokens")
+    rows = rounded(vectors[telling(text, tokens, without)])
+    return rows[rows.any(axis=1)][:MOST_ROWS]
+
+
+def checked_vectors(tokens: Tokens, name: str) -> npt.NDArray[Any]:
+    """Return the vectors of tokens, one for each start and end.
+
+    Raises
+    ------
+    ShapeError
+        They are not; the message begins with `name`.
+    """
     vectors = np.asarray(tokens.vectors)
     if vectors.ndim != 2 or not len(vectors) == len(tokens.starts) == len(tokens.ends):
         raise ShapeError(
-            f"tokens: expected a vector for each of {len(tokens.starts)} starts and "
+            f"{name}: expected a vector for each of {len(tokens.starts)} starts and "
             f"{len(tokens.ends)} ends, got shape {vectors.shape}"
         )
-    rows = rounded(vectors[telling(text, tokens, without)])
-    return rows[rows.any(axis=1)][:MOST_ROWS]
+    return vectors
 
 
 def rounded(vectors: npt.NDArray[Any]) -> npt.NDArray[np.int8]:

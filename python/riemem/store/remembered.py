@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from riemem.store.sqlite import Store, holds_any
 
-__all__ = ["holding", "remembered"]
+__all__ = ["held_now", "holding", "remembered"]
 
 T = TypeVar("T")
 
@@ -49,8 +49,9 @@ def remembered(
 
 def holding(store: Store) -> frozenset[str]:
     """Return which tables of notes on memories hold anything, within a reading or by itself."""
-    return remembered(store, "holding", _holding, store.mark())
+    return remembered(store, "holding", held_now, store.mark())
 
 
-def _holding(connection: sqlite3.Connection) -> frozenset[str]:
+def held_now(connection: sqlite3.Connection) -> frozenset[str]:
+    """The same, within a reading, of a store of which nothing is remembered."""
     return frozenset(name for name in _NOTES if holds_any(connection, name))

@@ -16,8 +16,8 @@ from typing import Any
 from riemem.errors import ArgumentError, MemoryNotFoundError
 from riemem.store.filters import Scope
 from riemem.store.reads import require_one
-from riemem.store.remembered import holding
-from riemem.store.sqlite import Store, Transaction, has_table, holds_any
+from riemem.store.remembered import held_now, holding
+from riemem.store.sqlite import Store, Transaction, has_table
 from riemem.store.times import format_instant, now_us
 
 __all__ = ["EVENTS", "PRIOR", "Event", "Trust", "count", "history", "log", "mark", "trust_of"]
@@ -189,8 +189,7 @@ def read_trust(
     `held` are the tables of which it is known that they hold anything.
     """
     if held is None:
-        names = ("provenance", "conflicts", "uses")
-        held = [name for name in names if holds_any(connection, name)]
+        held = held_now(connection)
     narrowed = "" if ids is None else "WHERE memory_id IN (SELECT value FROM json_each(?))"
     given = () if ids is None else (json.dumps(list(ids)),)
     rows: list[tuple[Any, ...]] = []
