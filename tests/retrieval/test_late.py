@@ -440,7 +440,18 @@ def test_what_cannot_come_first_is_refused(changes: dict[str, Any], message: str
 
 
 @pytest.mark.parametrize(
-    "late", [(0, 0.9), (2.5, 0.9), (100, 1.5), (100, -0.1), (100, float("nan"))]
+    "late",
+    [
+        (0, 0.9),
+        (2.5, 0.9),
+        (),
+        (9,),
+        ("a", 0.9),
+        (10**400, 0.9),
+        (100, 1.5),
+        (100, -0.1),
+        (100, float("nan")),
+    ],
 )
 def test_what_the_ranking_cannot_mean_is_refused(late: tuple[int, float]) -> None:
     with pytest.raises(ArgumentError):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from numbers import Real
 from types import MappingProxyType
 from typing import Any
-
-import numpy as np
 
 from riemem.errors import ArgumentError
 from riemem.retrieval.query_type import SLM_V3_MULTIPLIERS
@@ -33,6 +33,10 @@ CHANNELS = (
     "profile",
     "trust",
 )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and bool(abs(value) <= sys.float_info.max)  # type: ignore[operator]
 
 
 @dataclass(frozen=True)
@@ -112,9 +116,13 @@ class Ranking:
         ):
             if value not in known:
                 raise ArgumentError(f"{option}: expected one of {known}, got {value!r}")
+        for option in ("likeness", "late", "brevity"):
+            pair = getattr(self, option)
+            if not isinstance(pair, (tuple, list)) or list(map(_is_number, pair)) != [True, True]:
+                raise ArgumentError(f"{option}: expected two finite numbers, got {pair!r:.80}")
         numbers = [*self.weights.values(), *self.kernel.values(), self.rrf_k, self.scenes]
-        numbers += [self.answers, *self.likeness, *self.late, *self.brevity]
-        if not np.isfinite(numbers).all():
+        numbers.append(self.answers)
+        if not all(map(_is_number, numbers)):
             raise ArgumentError(f"weights: expected finite numbers, got {numbers}")
         if self.likeness[0] < 1 or self.likeness[1] <= 0.0:
             raise ArgumentError(f"likeness: expected a count and a spread > 0, got {self.likeness}")
